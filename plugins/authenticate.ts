@@ -1,0 +1,114 @@
+/**
+ * Lets a request pass only with a usable API key (spec section 5). Knows how a key is presented, not how one is
+ * looked up: that is `verify`. Every refusal is the same 401, sent once `record` has kept the reason.
+ *
+ * Runs in onRequest: before the body is read and for unknown routes too, so that nobody without a key learns more.
+ */
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import fp from 'fastify-plugin'
+import type { RefusalReason } from '../schemas/refusal.ts'
+import { ApiError, unavailable } from './api-error.ts'
+
+/** Who sends the request. A host application may know more of it. */
+export interface Caller {
+  readonly id: string
+  readonly userId: string
+  /** Requests per minute. */
+  readonly rateLimitRpm: number
+  /** Unix seconds, or null. */
+  readonly expiresAt: number | null
+}
+
+export interface Refused {
+  readonly ok: false
+  readonly reason: RefusalReason
+  /** The key and its owner where the token is a known one. */
+  readonly keyId?: string
+  readonly userId?: string
+}
+export type Verdict = { readonly ok: true; readonly caller: Caller } | Refused
+
+export interface AuthenticateOptions {
+  /** The token's fixed beginning, without the underscore. */
+  keyPrefix: string
+  /** What the 401 names in WWW-Authenticate (RFC 9110, 11.6.1). */
+  realm?: string
+  /**
+   * Whose token is this? A callback and not a promise: with the answer at hand it is called at once, and a request
+   * from a cached key allocates nothing. An error means that it cannot be decided, and is answered 503.
+   */
+  verify: (token: string, done: (error: Error | null, verdict?: Verdict) => void) => void
+  /** Keeps the reason. The 401 leaves when it resolves; if it rejects the answer is a 503. */
+  record: (refused: Refused, request: FastifyRequest) => Promise<void>
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    caller: Caller | null
+  }
+  interface FastifyInstance {
+    /** Refuses a request whose key turned out to be unusable after all: keeps the reason, then gives the 401. */
+    refuse: (refused: Refused, request: FastifyRequest, reply: FastifyReply) => Promise<ApiError>
+  }
+}
+
+export default fp<AuthenticateOptions>(
+  async (app, { keyPrefix, realm = 'latchkey', verify, record }) => {
+    const begin = `${keyPrefix}_`
+
+    async function refuse(refused: Refused, request: FastifyRequest, reply: FastifyReply): Promise<ApiError> {
+      request.caller = null
+      for (const name of rateHeaders) reply.removeHeader(name)
+      try {
+        await record(refused, request)
+      } catch (cause) {
+        return unavailable(cause)
+      }
+      return new ApiError('unauthorized', {
+        param: 'authorization',
+        suggestion: `Send \`Authorization: Bearer ${begin}...\` and check that the key is active.`,
+        headers: { 'www-authenticate': `Bearer realm="${realm}"` },
+      })
+    }
+
+    app.decorateRequest('caller', null)
+    app.decorate('refuse', refuse)
+    app.addHook('onRequest', (request, reply, done) => {
+      const presented = presentedToken(request)
+      if (typeof presented !== 'string') return void refuse(presented, request, reply).then(done)
+      if (!presented.startsWith(begin)) return void refuse(wrongPrefix, request, reply).then(done)
+      verify(presented, (error, verdict) => {
+        if (error !== null || verdict === undefined) return done(unavailable(error))
+        if (!verdict.ok) return void refuse(verdict, request, reply).then(done)
+        request.caller = verdict.caller
+        done()
+      })
+    })
+  },
+  { name: 'authenticate', dependencies: ['errors'] },
+)
+
+/** Never on a 401 (they would tell a known key from an unknown one). */
+const rateHeaders = ['x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset', 'retry-after']
+
+const missingHeader: Refused = { ok: false, reason: 'missing_header' }
+const wrongScheme: Refused = { ok: false, reason: 'wrong_scheme' }
+const wrongPrefix: Refused = { ok: false, reason: 'wrong_prefix' }
+
+/** `Bearer`, exactly one space, and one token68 (RFC 9110, 11.2): no quotes, nothing after it. */
+const credentials = /^Bearer ([A-Za-z0-9\-._~+/]+=*)$/
+
+/**
+ * The token of the one Authorization header. Node's `headers` hides a second one, so the raw list is read.
+ */
+function presentedToken({ raw: { rawHeaders } }: FastifyRequest): string | Refused {
+  let value: string | undefined
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!
+    if (name.length !== 13 || (name !== 'Authorization' && name.toLowerCase() !== 'authorization')) continue
+    if (value !== undefined) return wrongScheme
+    value = rawHeaders[i + 1]!
+  }
+  if (value === undefined) return missingHeader
+  return credentials.exec(value)?.[1] ?? wrongScheme
+}

@@ -1,0 +1,117 @@
+/**
+ * Every failure leaves as the envelope of schemas/error.ts: a handler's error, a hook's, a validation's,
+ * Fastify's own and the HTTP parser's.
+ */
+import { STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import fp from 'fastify-plugin'
+import type { ErrorCode } from '../schemas/error.ts'
+import { ApiError, renderEnvelope, unavailable } from './api-error.ts'
+import { fromValidation } from './validation.ts'
+
+export interface ErrorsOptions {
+  /** Where each code has its page, ending in a slash: `docs_url` is this plus the code. */
+  docsBase: string
+  /** A new id for a request that the parser refused; the same maker as Fastify's `genReqId`. */
+  newRequestId: () => string
+  /** Called once for each error that leaves, with what is underneath it; for the log and the metrics. */
+  onError?: (error: ApiError, request: FastifyRequest | null, requestId: string) => void
+}
+
+/** Fastify's codes → ours. What is not here goes by its status. */
+const fastifyCodes: Record<string, ErrorCode> = {
+  FST_ERR_CTP_EMPTY_JSON_BODY: 'invalid_json',
+  FST_ERR_CTP_BODY_TOO_LARGE: 'payload_too_large',
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
+  FST_ERR_ROUTE_MISSING_CONTENT_TYPE: 'unsupported_media_type',
+  FST_ERR_NOT_FOUND: 'route_not_found',
+}
+
+const byStatus: Record<number, ErrorCode> = {
+  400: 'bad_request',
+  408: 'request_timeout',
+  413: 'payload_too_large',
+  415: 'unsupported_media_type',
+  431: 'headers_too_large',
+  503: 'service_unavailable',
+}
+
+/** Node's parser codes → ours; everything else it refuses is a bad request. */
+const parserCodes: Record<string, ErrorCode> = {
+  HPE_HEADER_OVERFLOW: 'headers_too_large',
+  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+}
+
+function toApiError(error: FastifyError): ApiError {
+  if (error instanceof ApiError) return error
+  if (error.validation) return fromValidation(error)
+  const code = fastifyCodes[error.code] ?? byStatus[error.statusCode ?? 500] ?? 'internal_error'
+  if (code === 'service_unavailable') return unavailable(error)
+  return new ApiError(code, { cause: error })
+}
+
+export default fp<ErrorsOptions>(
+  async (app, options) => {
+    const { docsBase, onError } = options
+
+    function send(error: ApiError, request: FastifyRequest, reply: FastifyReply) {
+      onError?.(error, request, request.id)
+      return reply
+        .code(error.statusCode)
+        .headers(error.headers)
+        .header('content-type', 'application/json; charset=utf-8')
+        .send(renderEnvelope(error, request.id, docsBase))
+    }
+
+    app.addHook('onRequest', (request, reply, done) => {
+      reply.header('x-request-id', request.id)
+      if (hasOneHost(request)) return done()
+      reply.header('connection', 'close')
+      done(new ApiError('bad_request', { message: 'An HTTP/1.1 request needs exactly one Host header.' }))
+    })
+    app.setErrorHandler<FastifyError>((error, request, reply) => send(toApiError(error), request, reply))
+    app.server.removeAllListeners('clientError')
+    app.server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
+      answerClientError(error, socket, options)
+    })
+    // An Expect other than 100-continue may be ignored (RFC 9110, 10.1.1); Node's own 417 would bypass every hook.
+    app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response))
+  },
+  { name: 'errors' },
+)
+
+/** RFC 9112, 3.2: a request without Host, or with two, is a 400. Node looks for the first case only. */
+function hasOneHost({ raw }: FastifyRequest): boolean {
+  let hosts = 0
+  for (let i = 0; i < raw.rawHeaders.length; i += 2) {
+    const name = raw.rawHeaders[i]!
+    if (name.length === 4 && name.toLowerCase() === 'host') hosts++
+  }
+  return hosts === 1 || (hosts === 0 && raw.httpVersion === '1.0')
+}
+
+type Pending = Socket & { _httpMessage?: NodeJS.EventEmitter | null }
+
+/**
+ * What the parser refused has no request object: the answer is written to the socket, after the answers still
+ * due on it (pipelining), or it would be taken for one of those.
+ */
+function answerClientError(error: NodeJS.ErrnoException, socket: Pending, options: ErrorsOptions) {
+  const { docsBase, newRequestId, onError } = options
+  if (error.code === 'ECONNRESET' || !socket.writable) return socket.destroy()
+  if (socket._httpMessage) {
+    socket._httpMessage.once('close', () => answerClientError(error, socket, options))
+    return
+  }
+  const apiError = new ApiError(parserCodes[error.code ?? ''] ?? 'bad_request', { cause: error })
+  const requestId = newRequestId()
+  onError?.(apiError, null, requestId)
+  const body = renderEnvelope(apiError, requestId, docsBase)
+  socket.end(
+    `HTTP/1.1 ${apiError.statusCode} ${STATUS_CODES[apiError.statusCode]}\r\n` +
+      `x-request-id: ${requestId}\r\ncontent-type: application/json; charset=utf-8\r\n` +
+      `content-length: ${Buffer.byteLength(body)}\r\ndate: ${new Date().toUTCString()}\r\nconnection: close\r\n\r\n${body}`,
+  )
+  socket.destroySoon()
+}

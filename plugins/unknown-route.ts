@@ -1,0 +1,27 @@
+/**
+ * What no route answers: 405 with Allow where the path is known by another method, else 404.
+ * Register it before the routes; the hooks of the scope it is registered in run for unknown routes too.
+ */
+import fp from 'fastify-plugin'
+import { ApiError } from './api-error.ts'
+
+export default fp(
+  async (app) => {
+    const known = new Map<string, { matches: RegExp; methods: string[] }>()
+
+    app.addHook('onRoute', ({ url, method }) => {
+      const matches = new RegExp(`^${url.replace(/:[^/]+/g, '[^/]*')}$`)
+      const route = known.get(url) ?? { matches, methods: [] }
+      known.set(url, route)
+      for (const one of [method].flat()) if (!route.methods.includes(one)) route.methods.push(one)
+    })
+
+    app.setNotFoundHandler((request) => {
+      const path = request.url.split('?', 1)[0]!
+      const route = [...known.values()].find(({ matches }) => matches.test(path))
+      if (!route) throw new ApiError('route_not_found')
+      throw new ApiError('method_not_allowed', { headers: { allow: route.methods.join(', ') } })
+    })
+  },
+  { name: 'unknown-route', dependencies: ['errors'] },
+)

@@ -1,0 +1,94 @@
+/**
+ * Ajv's findings → ours. The suggestion comes from the schema's own `suggestion` annotation.
+ */
+import type { FastifyError } from 'fastify'
+import { ApiError } from './api-error.ts'
+
+/**
+ * Ajv as this project wants it: nothing is converted and nothing dropped (Fastify's defaults do both), and the
+ * finding carries the schema it is about. Give it to Fastify as `ajv`.
+ */
+export const ajv = {
+  customOptions: {
+    coerceTypes: false,
+    removeAdditional: false,
+    useDefaults: false,
+    allErrors: false,
+    verbose: true,
+    allowUnionTypes: true,
+    keywords: ['suggestion'],
+  },
+}
+
+interface Finding {
+  instancePath: string
+  keyword: string
+  message?: string
+  params: Record<string, unknown>
+  parentSchema?: { suggestion?: string; properties?: Record<string, { suggestion?: string }> }
+  data?: unknown
+}
+
+/** A later Unix second than any that is allowed, yet a plausible moment in milliseconds. */
+const looksLikeMilliseconds = (value: unknown) => typeof value === 'number' && value >= 100_000_000_000
+
+export function fromValidation(error: FastifyError): ApiError {
+  const finding = error.validation![0] as unknown as Finding
+  const path = finding.instancePath.slice(1).replaceAll('/', '.')
+  const suggestion = finding.parentSchema?.suggestion
+  const advice = suggestion === undefined ? {} : { suggestion }
+  switch (finding.keyword) {
+    case 'required': {
+      const member = String(finding.params.missingProperty)
+      const own = finding.parentSchema?.properties?.[member]?.suggestion
+      return new ApiError('missing_parameter', {
+        param: join(path, member),
+        message: `\`${member}\` is required.`,
+        suggestion: own ?? suggestion ?? `Send \`${member}\`.`,
+      })
+    }
+    case 'minProperties':
+      return new ApiError('missing_parameter', {
+        param: path,
+        message: 'Nothing to change was sent.',
+        ...advice,
+      })
+    case 'additionalProperties': {
+      const member = String(finding.params.additionalProperty).slice(0, 100)
+      const known = Object.keys(finding.parentSchema?.properties ?? {})
+      return new ApiError('unknown_parameter', {
+        param: join(path, member),
+        message: `\`${member}\` is not a parameter of this operation.`,
+        suggestion: `Remove it, or use one of ${known.map((name) => `\`${name}\``).join(', ')}.`,
+      })
+    }
+  }
+  const what = path === '' ? `The ${error.validationContext ?? 'request'}` : `\`${path}\``
+  if (path === 'expires_at' && looksLikeMilliseconds(finding.data)) {
+    return new ApiError('invalid_parameter', {
+      param: path,
+      message: '`expires_at` looks like milliseconds.',
+      suggestion: `Send Unix seconds: divide by 1000, for example ${Math.floor(Number(finding.data) / 1000)}.`,
+    })
+  }
+  return new ApiError('invalid_parameter', { param: path, message: `${what} ${reason(finding)}.`, ...advice })
+}
+
+const join = (path: string, member: string) => (path === '' ? member : `${path}.${member}`)
+
+/** Ajv's wording is for schema authors; these are the findings our schemas can give. */
+function reason({ keyword, params, message }: Finding): string {
+  switch (keyword) {
+    case 'type':
+      return `must be of type ${[params.type].flat().join(' or ')}`
+    case 'enum':
+      return `must be one of ${(params.allowedValues as string[]).join(', ')}`
+    case 'pattern':
+      return 'has a form that is not allowed'
+    case 'minLength':
+    case 'maxLength':
+      return `must have ${keyword === 'minLength' ? 'at least' : 'at most'} ${params.limit} characters`
+    default:
+      return message ?? 'is not allowed'
+  }
+}

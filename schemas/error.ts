@@ -1,0 +1,179 @@
+/**
+ * Every error that crosses the wire: one table, and the envelope that carries a row of it (spec section 7).
+ * The table makes the envelope and the page behind its `docs_url`, so the two cannot disagree.
+ */
+import { type Static, Type } from '@sinclair/typebox'
+
+export interface ErrorRow {
+  status: number
+  type: string
+  /** What happened, for a person. */
+  message: string
+  /** What to do about it. */
+  suggestion: string
+  /** The longer explanation on the error's page. */
+  about: string
+}
+
+export const errorTable = {
+  invalid_json: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: 'The request body is not valid JSON.',
+    suggestion: 'Send one JSON object, encoded as UTF-8, for example {"name":"my key"}.',
+    about:
+      'The body was empty, was cut short, was not valid UTF-8 (RFC 3629) or was not valid JSON (RFC 8259). Nothing was changed.',
+  },
+  missing_parameter: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: 'A required parameter is missing.',
+    suggestion: 'Send the parameter named by `param`.',
+    about:
+      'A member that the operation needs is not in the request. `param` names it; it is empty where any one of several members would do.',
+  },
+  unknown_parameter: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: 'The request has a parameter that this operation does not know.',
+    suggestion: 'Remove the parameter named by `param`, or correct its spelling.',
+    about:
+      'Unknown members are refused rather than ignored, so that a misspelt one is noticed. `param` names the first of them.',
+  },
+  invalid_parameter: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: 'A parameter has a value that is not allowed.',
+    suggestion: 'Correct the parameter named by `param`.',
+    about:
+      'The value has the wrong type or is out of bounds. Values are never converted: a number sent as a string is refused. `param` names the member; it is empty where the body itself has the wrong type.',
+  },
+  bad_request: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: 'The request is not valid HTTP.',
+    suggestion: 'Check the request line and headers against RFC 9112; a proxy between may have changed them.',
+    about:
+      'The bytes could not be read as one HTTP/1.1 request, for example a control character in a header, two lengths for one body, or no Host. The connection is closed where its next request could not be told from this one.',
+  },
+  unauthorized: {
+    status: 401,
+    type: 'authentication_error',
+    message: 'The API key is missing or invalid.',
+    suggestion: 'Send `Authorization: Bearer <KEY_PREFIX>_...` and check that the key is active.',
+    about:
+      'No header, another scheme, another prefix, an unknown, revoked or expired key, and a deleted owner all get this same answer. The operator finds the precise reason in the audit log by `request_id`: `latchkey audit find req_…`.',
+  },
+  not_found: {
+    status: 404,
+    type: 'not_found_error',
+    message: 'There is no such resource.',
+    suggestion:
+      'Check the id and its prefix (`apk_` for keys), and that it belongs to the user of this API key.',
+    about:
+      'The id named by `param` does not exist, is mistyped, or belongs to another user. These cases cannot be told apart.',
+  },
+  route_not_found: {
+    status: 404,
+    type: 'not_found_error',
+    message: 'There is no such route.',
+    suggestion: 'Check the path. All endpoints are under /v1, for example /v1/keys.',
+    about: 'The path is not one of this service.',
+  },
+  method_not_allowed: {
+    status: 405,
+    type: 'invalid_request_error',
+    message: 'This route does not know the method.',
+    suggestion: 'Use one of the methods in the Allow header.',
+    about: 'The path exists, but not with this method. The `Allow` header lists the methods it knows.',
+  },
+  request_timeout: {
+    status: 408,
+    type: 'invalid_request_error',
+    message: 'The request took too long to arrive.',
+    suggestion: 'Send the whole request promptly, and try again.',
+    about: 'The headers or the body were not complete in time. The connection is closed.',
+  },
+  key_not_active: {
+    status: 409,
+    type: 'conflict_error',
+    message: 'The key is revoked or expired and cannot be changed.',
+    suggestion: 'Create a new key with POST /v1/keys.',
+    about: 'Only an active key can be changed; revocation and expiry are final.',
+  },
+  key_limit_reached: {
+    status: 409,
+    type: 'conflict_error',
+    message: 'The user already has as many usable keys as allowed.',
+    suggestion: 'Revoke a key that is no longer needed with DELETE /v1/keys/{id}.',
+    about: 'Revoked and expired keys do not count. The operator sets the bound with MAX_KEYS_PER_USER.',
+  },
+  payload_too_large: {
+    status: 413,
+    type: 'invalid_request_error',
+    message: 'The request body is too large.',
+    suggestion: 'Send at most 16 KiB.',
+    about: 'A body may have at most 16384 bytes.',
+  },
+  unsupported_media_type: {
+    status: 415,
+    type: 'invalid_request_error',
+    message: 'The media type of the body is not supported.',
+    suggestion: 'Send the body with `Content-Type: application/json` and no Content-Encoding.',
+    about: 'Bodies are JSON, uncompressed, and say so.',
+  },
+  rate_limit_exceeded: {
+    status: 429,
+    type: 'rate_limit_error',
+    message: 'The key has used up its requests for this minute.',
+    suggestion:
+      'Wait for the seconds in Retry-After, or raise `rate_limit_rpm` with PATCH /v1/keys/{id} or a new key.',
+    about:
+      'Each key may make `rate_limit_rpm` requests in a minute; every request counts, also those answered with an error. `Retry-After` says how many seconds the current minute still lasts. Do not retry at fixed intervals.',
+  },
+  headers_too_large: {
+    status: 431,
+    type: 'invalid_request_error',
+    message: 'The request headers are too large.',
+    suggestion: 'Send fewer or shorter headers, and a shorter URL.',
+    about: 'The request line and the headers together may have at most 16 KiB. The connection is closed.',
+  },
+  internal_error: {
+    status: 500,
+    type: 'api_error',
+    message: 'Something went wrong on our side.',
+    suggestion: 'Try again; if it happens again, give the operator the request_id.',
+    about: 'An unexpected fault. The log has one line with the `request_id`.',
+  },
+  service_unavailable: {
+    status: 503,
+    type: 'api_error',
+    message: 'The request cannot be decided right now.',
+    suggestion: 'Try again after the seconds in Retry-After.',
+    about:
+      'A server behind this one is away or overloaded. It says nothing about the key. A change that got this answer may or may not have been made: read before you repeat it.',
+  },
+} satisfies Record<string, ErrorRow>
+
+export type ErrorCode = keyof typeof errorTable
+
+export const ErrorEnvelope = Type.Object(
+  {
+    error: Type.Object(
+      {
+        type: Type.String({ description: 'The family of the error.' }),
+        code: Type.String({ description: 'The error itself, for programs.' }),
+        message: Type.String({ description: 'What happened, for a person.' }),
+        param: Type.String({
+          description: 'The field the error is about, as a dotted path; "" where none is meant.',
+        }),
+        docs_url: Type.String({ format: 'uri', description: 'A page about this code.' }),
+        request_id: Type.String({ description: 'The same as the x-request-id header.' }),
+        suggestion: Type.String({ description: 'What to do about it, for a person.' }),
+      },
+      { additionalProperties: false },
+    ),
+  },
+  { $id: 'ErrorEnvelope', additionalProperties: false },
+)
+export type ErrorEnvelope = Static<typeof ErrorEnvelope>

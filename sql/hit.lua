@@ -1,0 +1,35 @@
+-- Counts hits, and vouches for cached keys: one call for all API keys of a turn.
+--
+-- KEYS[i]  rl:{<key id>}:v  where the version of API key i is; its counter has the minute in place of the v
+-- ARGV[i]  hits to add to API key i (0 only probes)
+-- Answers  { seconds, microseconds, count 1, version 1, count 2, version 2, ... }
+--          count: after adding; version: 0 where none is known, -1 where it cannot be read
+--
+-- The minute is this server's, so every instance counts in the same window whatever its own clock says.
+
+local now = redis.call('time')
+local minute = string.format('%d', math.floor(tonumber(now[1]) / 60))
+local versions = redis.call('mget', unpack(KEYS))
+local answer = { tonumber(now[1]), tonumber(now[2]) }
+
+for i, name in ipairs(KEYS) do
+  local counter = string.sub(name, 1, -2) .. minute
+  local hits = tonumber(ARGV[i])
+  local count = redis.pcall('incrby', counter, hits)
+  if type(count) == 'table' then
+    -- Only a value that is no counter is replaced; a server that cannot write says so to the caller.
+    local fault = count.err or ''
+    if not (string.find(fault, 'WRONGTYPE') or string.find(fault, 'not an integer') or string.find(fault, 'overflow')) then
+      return count
+    end
+    redis.call('del', counter)
+    count = redis.call('incrby', counter, hits)
+  end
+  -- Each time and not only at the first hit: a counter can never be left without an expiry. ARGV-free, so it cannot
+  -- be mistaken for a string either. 120 s: the last full minute stays readable for dashboards.
+  redis.call('expire', counter, 120)
+  answer[#answer + 1] = count
+  answer[#answer + 1] = versions[i] and (tonumber(versions[i]) or -1) or 0
+end
+
+return answer

@@ -1,0 +1,35 @@
+create table users (
+  id          text primary key,
+  name        text not null,
+  created_at  timestamptz not null default now(),
+  deleted_at  timestamptz,
+  constraint user_ids_begin_with_usr check (id like 'usr\_%'),
+  constraint user_name_is_not_blank check (name ~ '\S')
+);
+
+create table api_keys (
+  id              text collate "C" primary key,
+  user_id         text not null references users (id),
+  name            text not null,
+  key_hash        bytea not null unique,
+  key_prefix      text not null,
+  rate_limit_rpm  integer not null default 1000,
+  -- Raised by every change; what a cached copy is compared with.
+  version         integer not null default 1,
+  created_at      timestamptz not null default now(),
+  expires_at      timestamptz,
+  revoked_at      timestamptz,
+  last_used_at    timestamptz,
+  constraint key_ids_begin_with_apk check (id like 'apk\_%'),
+  constraint key_name_is_not_blank check (name ~ '\S'),
+  constraint key_name_has_at_most_255_characters check (char_length(name) <= 255),
+  constraint key_hash_is_an_hmac_sha256 check (octet_length(key_hash) = 32),
+  constraint rate_limit_rpm_is_positive check (rate_limit_rpm > 0),
+  constraint rate_limit_rpm_is_at_most_a_billion check (rate_limit_rpm <= 1000000000),
+  constraint version_is_positive check (version > 0)
+) with (fillfactor = 80); -- last_used_at changes often: room for its new row version on the same page (HOT)
+
+-- A user's keys, newest first: the order and the cursor of GET /v1/keys.
+create index api_keys_of_user on api_keys (user_id, created_at desc, id desc);
+-- How many usable keys a user has: MAX_KEYS_PER_USER.
+create index api_keys_of_user_not_revoked on api_keys (user_id) where revoked_at is null;

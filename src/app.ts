@@ -1,0 +1,96 @@
+/** The public listener. It reads in the order in which a request travels: errors, authenticate, rate limit, routes. */
+import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
+import type { ApiError } from '../plugins/api-error.ts'
+import authenticate, { type AuthenticateOptions } from '../plugins/authenticate.ts'
+import errors from '../plugins/errors.ts'
+import jsonBody from '../plugins/json-body.ts'
+import rateLimit, { type RateLimitOptions } from '../plugins/rate-limit.ts'
+import unknownRoute from '../plugins/unknown-route.ts'
+import { ajv } from '../plugins/validation.ts'
+import type { Config } from './config.ts'
+import { docsRoutes } from './routes/docs.ts'
+import { type KeyRoutesOptions, keyRoutes } from './routes/keys.ts'
+import { verifyRoute } from './routes/verify.ts'
+import { newId } from './rules/id.ts'
+
+export interface AppOptions extends Omit<KeyRoutesOptions, 'keyPrefix' | 'defaultRateLimitRpm'> {
+  config: Pick<Config, 'baseUrl' | 'trustProxy' | 'keyPrefix' | 'defaultRateLimitRpm'>
+  verify: AuthenticateOptions['verify']
+  record: AuthenticateOptions['record']
+  hit: RateLimitOptions['hit']
+  onError: (error: ApiError, request: FastifyRequest | null, requestId: string) => void
+  /** A line for each request, for debugging. */
+  onRequest?: (request: FastifyRequest, status: number, ms: number) => void
+}
+
+const bodyMaxBytes = 16_384
+/** From the first byte to the end of the headers, and of the request, milliseconds. */
+const headersTimeoutMs = 10_000
+const requestTimeoutMs = 20_000
+/** Longer than the usual 60 s of a load balancer, so that it is never us who closes a connection it is about to use. */
+const keepAliveTimeoutMs = 75_000
+
+export function createApp(options: AppOptions): FastifyInstance {
+  const { config, verify, record, hit, onError, onRequest, onAnswer } = options
+  const { baseUrl, keyPrefix, defaultRateLimitRpm } = config
+  const newRequestId = () => newId('req_')
+
+  const app: FastifyInstance = Fastify({
+    logger: false,
+    genReqId: newRequestId,
+    requestIdHeader: false,
+    bodyLimit: bodyMaxBytes,
+    requestTimeout: requestTimeoutMs,
+    keepAliveTimeout: keepAliveTimeoutMs,
+    trustProxy: trusted(config.trustProxy),
+    return503OnClosing: false,
+    forceCloseConnections: 'idle',
+    routerOptions: { maxParamLength: 65_536 },
+    rewriteUrl: (request) => routable(request.url!),
+    ajv,
+    http: { headersTimeout: headersTimeoutMs, connectionsCheckingInterval: 1000, requireHostHeader: false },
+  })
+
+  app.register(errors, { docsBase: `${baseUrl}/docs/errors/`, newRequestId, onError })
+  if (onRequest) {
+    app.addHook('onResponse', async (request, reply) =>
+      onRequest(request, reply.statusCode, reply.elapsedTime),
+    )
+  }
+  app.register(docsRoutes, { onAnswer })
+  app.register(async (guarded) => {
+    guarded.register(authenticate, { keyPrefix, verify, record })
+    guarded.register(rateLimit, { hit })
+    guarded.register(jsonBody)
+    guarded.register(unknownRoute)
+    guarded.register(verifyRoute, { onAnswer })
+    guarded.register(keyRoutes, { ...options, keyPrefix, defaultRateLimitRpm })
+  })
+  return app
+}
+
+/** Hops are counted from us outwards: what the client wrote leftmost is believed only if that many proxies are there. */
+function trusted(proxies: Config['trustProxy']) {
+  if (typeof proxies === 'number') return (_address: string, hop: number) => hop < proxies
+  return proxies === false ? false : [...proxies]
+}
+
+/**
+ * A target that the router would refuse before any hook has run, made into one that it looks up (and, as a rule, does not
+ * find): so it is authenticated and counted like any other. Absolute form (RFC 9112, 3.2.2) loses its origin; a malformed
+ * percent-escape stands for itself.
+ */
+export function routable(target: string): string {
+  let path = target
+  if (!path.startsWith('/')) path = path.replace(/^https?:\/\/[^/?#]*/i, '') || '/'
+  if (!path.startsWith('/')) path = `/${path}`
+  if (!path.includes('%')) return path
+  const query = path.indexOf('?')
+  const [before, after] = query < 0 ? [path, ''] : [path.slice(0, query), path.slice(query)]
+  try {
+    decodeURIComponent(before)
+    return path
+  } catch {
+    return before.replaceAll('%', '%25') + after
+  }
+}

@@ -1,0 +1,99 @@
+/**
+ * The batch: what arrives in one turn of the event loop goes to a server as one statement. A lone item goes out at the
+ * end of its own turn, so batching adds no waiting; while as many batches as allowed are under way, items gather.
+ */
+import { Unavailable } from './stores.ts'
+
+export interface BatcherOptions<I, O> {
+  /** Answers each item, in order. A rejection goes to every item of the batch. */
+  run: (items: I[], timeoutMs: number) => Promise<O[]>
+  /** Items in one batch. */
+  batchMax: number
+  /** Batches under way at once. */
+  inFlightMax: number
+  /** Items waiting; one more is refused with Unavailable. */
+  queueMax: number
+  /** From adding an item to giving it up, milliseconds. A batch's own time ends with its oldest item's. */
+  timeoutMs: number
+  onBatch?: (size: number) => void
+  onShed?: () => void
+}
+
+export interface Batcher<I, O> {
+  add(item: I): Promise<O>
+  /** Resolves when nothing is waiting or under way any more. */
+  drained(): Promise<void>
+}
+
+/** However late a batch gets its turn it has this long to be answered. */
+const timeoutMinMs = 200
+
+interface Waiting<I, O> {
+  item: I
+  sinceMs: number
+  resolve: (value: O) => void
+  reject: (error: unknown) => void
+}
+
+export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O> {
+  const { run, batchMax, inFlightMax, queueMax, timeoutMs, onBatch, onShed } = options
+  let queue: Waiting<I, O>[] = []
+  let inFlight = 0
+  let scheduled = false
+  let onDrained: (() => void)[] = []
+
+  function schedule() {
+    if (scheduled || queue.length === 0 || inFlight >= inFlightMax) return
+    scheduled = true
+    setImmediate(flush)
+  }
+
+  function flush() {
+    scheduled = false
+    while (queue.length > 0 && inFlight < inFlightMax) {
+      const batch = queue.length <= batchMax ? queue : queue.slice(0, batchMax)
+      queue = queue.length <= batchMax ? [] : queue.slice(batchMax)
+      inFlight++
+      void answer(batch)
+    }
+  }
+
+  async function answer(batch: Waiting<I, O>[]) {
+    onBatch?.(batch.length)
+    const leftMs = batch[0]!.sinceMs + timeoutMs - performance.now()
+    try {
+      const answers = await run(
+        batch.map(({ item }) => item),
+        Math.max(leftMs, timeoutMinMs),
+      )
+      batch.forEach(({ resolve }, i) => {
+        resolve(answers[i]!)
+      })
+    } catch (error) {
+      for (const { reject } of batch) reject(error)
+    }
+    inFlight--
+    if (inFlight === 0 && queue.length === 0) {
+      for (const resolve of onDrained) resolve()
+      onDrained = []
+    }
+    schedule()
+  }
+
+  return {
+    add(item) {
+      if (queue.length >= queueMax) {
+        onShed?.()
+        return Promise.reject(new Unavailable('too many requests are waiting'))
+      }
+      return new Promise((resolve, reject) => {
+        queue.push({ item, sinceMs: performance.now(), resolve, reject })
+        schedule()
+      })
+    },
+    drained() {
+      if (inFlight === 0 && queue.length === 0) return Promise.resolve()
+      return new Promise((resolve) => onDrained.push(resolve))
+    },
+  }
+}

@@ -1,0 +1,84 @@
+#!/usr/bin/env node
+/** The command line. A fault is one plain line on stderr and exit code 1; `--json` makes the answer one JSON value. */
+import { parseArgs } from 'node:util'
+import { auditFind, auditList } from './commands/audit.ts'
+import { keysCreate, keysList, keysRevoke } from './commands/keys.ts'
+import { runMigrate } from './commands/migrate.ts'
+import { serve } from './commands/serve.ts'
+import { usersCreate, usersDelete, usersList } from './commands/users.ts'
+import { readConfig } from './config.ts'
+import { version } from './version.ts'
+
+const usage = `latchkey ${version}
+
+  latchkey serve                                   run the service
+  latchkey migrate                                 bring the database to the present schema
+  latchkey users create --name NAME
+  latchkey users list
+  latchkey users delete usr_…                      soft-delete; returns once it holds everywhere
+  latchkey keys create --user usr_… --name NAME [--rate-limit-rpm N] [--expires-at UNIX_SECONDS]
+  latchkey keys list --user usr_…
+  latchkey keys revoke apk_…                       returns once it holds everywhere
+  latchkey audit find req_…
+  latchkey audit list [--reason REASON] [--key apk_…] [--since TIME] [--limit N]
+
+  --json    one JSON value on stdout
+  TIME is Unix seconds, an ISO 8601 date, or an age such as 90s, 15m, 6h, 7d.
+  Configuration is by environment variables: see docs/operations.md.`
+
+const commands = {
+  serve,
+  migrate: runMigrate,
+  'users create': usersCreate,
+  'users list': usersList,
+  'users delete': usersDelete,
+  'keys create': keysCreate,
+  'keys list': keysList,
+  'keys revoke': keysRevoke,
+  'audit find': auditFind,
+  'audit list': auditList,
+}
+
+const options = {
+  json: { type: 'boolean' },
+  help: { type: 'boolean', short: 'h' },
+  version: { type: 'boolean' },
+  name: { type: 'string' },
+  user: { type: 'string' },
+  'rate-limit-rpm': { type: 'string' },
+  'expires-at': { type: 'string' },
+  reason: { type: 'string' },
+  key: { type: 'string' },
+  since: { type: 'string' },
+  limit: { type: 'string' },
+} as const
+
+async function main() {
+  const { values, positionals } = parseArgs({ args: process.argv.slice(2), options, allowPositionals: true })
+  if (values.help || (positionals.length === 0 && !values.version)) return void console.log(usage)
+  if (values.version) return void console.log(version)
+
+  const name = [positionals.slice(0, 2).join(' '), positionals[0]!].find((candidate) => candidate in commands)
+  if (name === undefined)
+    throw new Error(`no such command: ${positionals.slice(0, 2).join(' ')}; see latchkey --help`)
+  const command = commands[name as keyof typeof commands]
+  const words = positionals.slice(name.split(' ').length)
+  for (const option of Object.keys(values)) {
+    if (option !== 'json' && !(command.takes as readonly string[]).includes(option)) {
+      throw new Error(`${name} takes no --${option}; see latchkey --help`)
+    }
+  }
+  if (words.length > (command.id ? 1 : 0))
+    throw new Error(`${name} takes no "${words.at(-1)}"; see latchkey --help`)
+  if (command.id && words[0] === undefined)
+    throw new Error(`${name} needs an id: latchkey ${name} ${command.id}…`)
+
+  const answer = await command.run(readConfig(), { ...values, id: words[0] ?? '' })
+  if (answer === undefined) return
+  process.stdout.write(`${values.json ? JSON.stringify(answer.json) : answer.text}\n`)
+}
+
+main().catch((error: Error) => {
+  process.stderr.write(`latchkey: ${error.message.replaceAll(/\s*\n\s*/g, '; ')}\n`)
+  process.exit(1)
+})

@@ -1,0 +1,67 @@
+/** latchkey audit find | list: where the reason of a refusal is told. */
+import { type RefusalReason, refusalReasons } from '../../schemas/refusal.ts'
+import type { AuditEntry } from '../stores.ts'
+import { type Command, table, wholeNumber, withStores } from './command.ts'
+
+const listLimitDefault = 100
+const listLimitMax = 10_000
+
+export const auditFind: Command = {
+  takes: [],
+  id: 'req_',
+  async run(config, { id }) {
+    const [entry] = await withStores(config, ({ audit }) => audit.find(id))
+    if (entry === undefined) throw new Error(`no audit entry has the request id ${id}`)
+    const lines = Object.entries(entry).filter(([, value]) => value !== null)
+    const text = table(
+      ['', ''],
+      lines.map(([name, value]) => [name, asText(value)]),
+    ).trimStart()
+    return { json: entry, text }
+  },
+}
+
+export const auditList: Command = {
+  takes: ['reason', 'key', 'since', 'limit'],
+  async run(config, { reason, key, since, limit }) {
+    if (reason !== undefined && !(refusalReasons as readonly string[]).includes(reason)) {
+      throw new Error(`--reason must be one of ${refusalReasons.join(', ')}`)
+    }
+    const filter = {
+      reason: reason as RefusalReason | undefined,
+      keyId: key,
+      since: since === undefined ? undefined : sinceS(since, Date.now() / 1000),
+      limit: limit === undefined ? listLimitDefault : wholeNumber('limit', limit, 1, listLimitMax),
+    }
+    const entries = await withStores(config, ({ audit }) => audit.list(filter))
+    return { json: entries, text: table(head, entries.map(row)) }
+  },
+}
+
+const head = ['occurred', 'request', 'event', 'reason', 'key', 'method', 'path', 'ip']
+const row = (entry: AuditEntry) =>
+  [
+    entry.occurred_at,
+    entry.request_id,
+    entry.event,
+    entry.reason,
+    entry.key_id,
+    entry.method,
+    entry.path,
+    entry.ip,
+  ].map((value) => value ?? '-')
+
+const asText = (value: unknown) => (typeof value === 'string' ? value : JSON.stringify(value))
+
+const unitS = { s: 1, m: 60, h: 3600, d: 86_400 }
+
+/** Unix seconds, an ISO 8601 date, or an age such as 15m, as Unix seconds. */
+export function sinceS(text: string, nowS: number): number {
+  const age = /^([0-9]+)([smhd])$/.exec(text)
+  if (age) return nowS - Number(age[1]) * unitS[age[2] as keyof typeof unitS]
+  if (/^[0-9]{1,11}$/.test(text)) return Number(text)
+  const ms = /^\d{4}-\d{2}-\d{2}/.test(text) ? Date.parse(text) : Number.NaN
+  if (Number.isNaN(ms))
+    throw new Error('--since must be Unix seconds, an ISO 8601 date, or an age such as 90s, 15m, 6h, 7d')
+  return ms / 1000
+}

@@ -1,0 +1,88 @@
+/** What a command is, and what those that work on the stores share. */
+import { nameMaxLength, namePattern } from '../../schemas/key.ts'
+import type { Config } from '../config.ts'
+import { createPublish, type Publish } from '../publish.ts'
+import { newId } from '../rules/id.ts'
+import type { Actor } from '../stores.ts'
+import { openStores, type Stores } from '../wiring.ts'
+
+export interface Args {
+  /** The id given as a word; "" where the command takes none. */
+  id: string
+  name?: string
+  user?: string
+  'rate-limit-rpm'?: string
+  'expires-at'?: string
+  reason?: string
+  key?: string
+  since?: string
+  limit?: string
+  json?: boolean
+}
+
+export interface Command {
+  /** The options it takes, besides --json. */
+  takes: readonly (keyof Args)[]
+  /** The prefix of the id it takes as a word, if any. */
+  id?: 'usr_' | 'apk_' | 'req_'
+  run(config: Config, args: Args): Promise<{ json: unknown; text: string } | undefined>
+}
+
+/** Runs the work with the stores open, also those of a service that is running beside. */
+export async function withStores<T>(
+  config: Config,
+  work: (stores: Stores, publish: Publish) => Promise<T>,
+): Promise<T> {
+  const stores = await openStores(config, {
+    role: 'command',
+    onProgress: (line) => process.stderr.write(`${line}\n`),
+  })
+  try {
+    return await work(stores, createPublish({ counter: stores.counter, believedMs: stores.believedMs }))
+  } finally {
+    await stores.close()
+  }
+}
+
+/** The operator, in the audit log: each command is a request of its own. */
+export const operator = (): Actor => ({
+  requestId: newId('req_'),
+  keyId: null,
+  method: null,
+  path: null,
+  ip: null,
+  userAgent: 'latchkey command line',
+})
+
+export function requiredName(args: Args): string {
+  const { name } = args
+  if (name === undefined) throw new Error('--name is required')
+  if ([...name].length > nameMaxLength || !new RegExp(namePattern, 'u').test(name)) {
+    throw new Error(
+      `--name must have 1 to ${nameMaxLength} characters, not only blanks, without control characters`,
+    )
+  }
+  return name
+}
+
+export function wholeNumber(option: string, text: string, min: number, max: number): number {
+  const value = Number(text)
+  if (/^[0-9]+$/.test(text) && value >= min && value <= max) return value
+  throw new Error(`--${option} must be a whole number from ${min} to ${max}`)
+}
+
+/** Rows in columns, each as wide as its widest. */
+export function table(head: string[], rows: string[][]): string {
+  const widths = head.map((title, i) => Math.max(title.length, ...rows.map((row) => row[i]!.length)))
+  return [head, ...rows]
+    .map((row) =>
+      row
+        .map((cell, i) => cell.padEnd(widths[i]!))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n')
+}
+
+export const moment = (unixS: number | null): string =>
+  unixS === null ? '-' : new Date(unixS * 1000).toISOString().replace('.000', '')

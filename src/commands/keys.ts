@@ -1,0 +1,102 @@
+/** latchkey keys create | list | revoke: the operator's way, for any user and without a key. */
+import { expiresAtEndS, listLimitMax, rateLimitMax } from '../../schemas/key.ts'
+import { keyState } from '../rules/key-state.ts'
+import { newKey } from '../rules/new-key.ts'
+import { type KeyStore, keyBody, type StoredKey } from '../stores.ts'
+import {
+  type Args,
+  type Command,
+  moment,
+  operator,
+  requiredName,
+  table,
+  wholeNumber,
+  withStores,
+} from './command.ts'
+
+const nowS = () => Math.floor(Date.now() / 1000)
+
+function requiredUser({ user }: Args): string {
+  if (user === undefined) throw new Error('--user is required')
+  return user
+}
+
+export const keysCreate: Command = {
+  takes: ['user', 'name', 'rate-limit-rpm', 'expires-at'],
+  async run(config, args) {
+    const userId = requiredUser(args)
+    const name = requiredName(args)
+    const { 'rate-limit-rpm': rpm, 'expires-at': expiry } = args
+    const wanted = {
+      userId,
+      name,
+      rateLimitRpm:
+        rpm === undefined ? config.defaultRateLimitRpm : wholeNumber('rate-limit-rpm', rpm, 1, rateLimitMax),
+      expiresAt:
+        expiry === undefined ? null : wholeNumber('expires-at', expiry, nowS() + 1, expiresAtEndS - 1),
+    }
+    const { token, created } = await withStores(config, async ({ keys, hashSecret }) => {
+      const { token, key } = newKey(wanted, { keyPrefix: config.keyPrefix, hashSecret })
+      return { token, created: await keys.create(key, operator()) }
+    })
+    if (!created.ok) {
+      throw new Error(
+        created.reason === 'limit_reached'
+          ? `user ${userId} already has ${config.maxKeysPerUser} usable keys (MAX_KEYS_PER_USER)`
+          : `there is no user ${userId}, or it is deleted`,
+      )
+    }
+    return {
+      json: { ...keyBody(created.key), plain_key: token },
+      text: `${created.key.id}  ${created.key.name}\n${token}\n(The key is shown only this once.)`,
+    }
+  },
+}
+
+export const keysList: Command = {
+  takes: ['user'],
+  async run(config, args) {
+    const userId = requiredUser(args)
+    const found = await withStores(config, async ({ keys, users }) => {
+      if (!(await users.list()).some(({ id }) => id === userId)) throw new Error(`there is no user ${userId}`)
+      return allOf(keys, userId)
+    })
+    const rows = found.map((key) => [
+      key.id,
+      key.keyPrefix,
+      keyState(key, nowS()),
+      String(key.rateLimitRpm),
+      moment(key.createdAt),
+      moment(key.lastUsedAt),
+      moment(key.expiresAt),
+      key.name,
+    ])
+    return {
+      json: found.map(keyBody),
+      text: table(['id', 'prefix', 'state', 'rpm', 'created', 'last used', 'expires', 'name'], rows),
+    }
+  },
+}
+
+async function allOf(keys: KeyStore, userId: string): Promise<StoredKey[]> {
+  const all: StoredKey[] = []
+  for (;;) {
+    const page = await keys.list(userId, { limit: listLimitMax, startingAfter: all.at(-1)?.id })
+    all.push(...(page ?? []))
+    if (page === null || page.length < listLimitMax) return all
+  }
+}
+
+export const keysRevoke: Command = {
+  takes: [],
+  id: 'apk_',
+  async run(config, { id }) {
+    const key = await withStores(config, async ({ keys }, publish) => {
+      const revoked = await keys.revoke(id, null, operator())
+      if (revoked === null) throw new Error(`there is no key ${id}`)
+      await publish([{ keyId: revoked.id, version: revoked.version }])
+      return revoked
+    })
+    return { json: keyBody(key), text: `${key.id}  ${key.name}  revoked ${moment(key.revokedAt)}` }
+  },
+}

@@ -1,0 +1,11 @@
+/** latchkey migrate: what a start does by itself, for those who want it as a step of its own. */
+import { type Command, withStores } from './command.ts'
+
+export const runMigrate: Command = {
+  takes: [],
+  async run(config) {
+    const applied = await withStores(config, async (stores) => stores.applied)
+    const text = applied.map(({ version, name }) => `applied ${version} ${name}`).join('\n')
+    return { json: { applied }, text: text || 'nothing to do: the schema is up to date' }
+  },
+}

@@ -1,0 +1,115 @@
+/** latchkey serve: one instance, from its first line to its last. */
+import type { AddressInfo } from 'node:net'
+import closeWithGrace from 'close-with-grace'
+import type { Config } from '../config.ts'
+import { createLog } from '../log.ts'
+import { createOps } from '../ops.ts'
+import { newId } from '../rules/id.ts'
+import { newKey } from '../rules/new-key.ts'
+import { openService } from '../service.ts'
+import { version } from '../version.ts'
+import type { Stores } from '../wiring.ts'
+import { type Command, operator } from './command.ts'
+
+/** A stop that takes longer is ended. */
+const closeTimeoutMs = 25_000
+
+export const serve: Command = {
+  takes: [],
+  async run(config) {
+    const say = (line: string) => process.stdout.write(`${line}\n`)
+    const log = createLog(config.logLevel)
+    let draining = false
+    const closers: (() => Promise<unknown>)[] = []
+    const close = async () => {
+      for (const one of closers.splice(0)) await one()
+    }
+
+    closeWithGrace({ delay: closeTimeoutMs, logger: false }, async ({ err, signal }) => {
+      draining = true
+      if (err) log.fatal({ err }, 'unexpected fault: stopping')
+      else log.info({ signal }, 'stopping')
+      await close()
+      log.info('stopped')
+      await new Promise((resolve) => log.flush(resolve))
+    })
+
+    const service = await openService(config, log, {
+      role: 'serve',
+      onProgress: config.databaseUrl === null ? say : (line) => log.info(line),
+    })
+    closers.push(() => service.close())
+    try {
+      const { app, stores } = service
+      const ops = createOps({ service, baseUrl: config.baseUrl, isDraining: () => draining })
+      closers.push(() => ops.close())
+      await listening(
+        () => ops.listen({ host: config.opsHost, port: config.opsPort }),
+        'OPS_PORT',
+        config.opsPort,
+      )
+      await listening(() => app.listen({ host: config.host, port: config.port }), 'PORT', config.port)
+
+      const { port } = app.server.address() as AddressInfo
+      const opsPort = (ops.server.address() as AddressInfo).port
+      log.info(
+        {
+          version,
+          host: config.host,
+          port,
+          ops_host: config.opsHost,
+          ops_port: opsPort,
+          counter: stores.counter.mode,
+        },
+        'listening',
+      )
+      if (stores.embedded) {
+        await greet(config, stores, port, say)
+        stores.embedded.exited.then((reason) => {
+          if (!draining) log.error({ reason }, 'the embedded Postgres has ended; restart Latchkey')
+        })
+      }
+    } catch (error) {
+      await close()
+      throw error
+    }
+    return undefined
+  },
+}
+
+async function listening(listen: () => Promise<unknown>, name: string, port: number) {
+  try {
+    await listen()
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    throw new Error(code === 'EADDRINUSE' ? `port ${port} is in use; choose another with ${name}` : message)
+  }
+}
+
+/** On an empty database of our own: a first user and key, told once, so that there is something to call with. */
+async function greet(
+  config: Config,
+  { users, keys, hashSecret }: Stores,
+  port: number,
+  say: (line: string) => void,
+) {
+  if ((await users.list()).length > 0) return
+  const user = await users.create({ id: newId('usr_'), name: 'first user' }, operator())
+  const wanted = {
+    userId: user.id,
+    name: 'first key',
+    rateLimitRpm: config.defaultRateLimitRpm,
+    expiresAt: null,
+  }
+  const { token, key } = newKey(wanted, { keyPrefix: config.keyPrefix, hashSecret })
+  await keys.create(key, operator())
+  say(`
+Your first API key, shown only this once (it belongs to ${user.id}):
+
+  ${token}
+
+Try it:
+
+  curl -i http://localhost:${port}/v1/keys -H 'Authorization: Bearer ${token}'
+`)
+}

@@ -1,0 +1,41 @@
+/** latchkey users create | list | delete */
+import { newId } from '../rules/id.ts'
+import type { User } from '../stores.ts'
+import { type Command, moment, operator, requiredName, table, withStores } from './command.ts'
+
+const describe = (user: User) =>
+  `${user.id}  ${user.name}${user.deleted_at === null ? '' : `  deleted ${moment(user.deleted_at)}`}`
+
+export const usersCreate: Command = {
+  takes: ['name'],
+  async run(config, args) {
+    const name = requiredName(args)
+    const user = await withStores(config, ({ users }) =>
+      users.create({ id: newId('usr_'), name }, operator()),
+    )
+    return { json: user, text: describe(user) }
+  },
+}
+
+export const usersList: Command = {
+  takes: [],
+  async run(config) {
+    const users = await withStores(config, (stores) => stores.users.list())
+    const rows = users.map((user) => [user.id, moment(user.created_at), moment(user.deleted_at), user.name])
+    return { json: users, text: table(['id', 'created', 'deleted', 'name'], rows) }
+  },
+}
+
+export const usersDelete: Command = {
+  takes: [],
+  id: 'usr_',
+  async run(config, { id }) {
+    const user = await withStores(config, async ({ users }, publish) => {
+      const removed = await users.remove(id, operator())
+      if (removed === null) throw new Error(`there is no user ${id}`)
+      await publish(removed.versions)
+      return removed.user
+    })
+    return { json: user, text: describe(user) }
+  },
+}

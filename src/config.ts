@@ -1,0 +1,157 @@
+/** The configuration: read from the environment once, checked whole, frozen. The only file that reads process.env. */
+import { isIP } from 'node:net'
+import { rateLimitMax } from '../schemas/key.ts'
+
+export interface Config {
+  host: string
+  port: number
+  opsHost: string
+  opsPort: number
+  opsToken: string | null
+  /** null: an embedded Postgres in `dataDir`. */
+  databaseUrl: string | null
+  /** Empty: counting in memory. One: a server. Several: a Redis Cluster. */
+  redisUrls: readonly string[]
+  /** null: one is made and kept in `dataDir` (embedded only). */
+  hashSecret: string | null
+  dataDir: string
+  baseUrl: string
+  logLevel: string
+  /** Proxies in front: how many, or their addresses. */
+  trustProxy: number | readonly string[] | false
+  keyPrefix: string
+  keyCacheSeconds: number
+  maxKeysPerUser: number
+  defaultRateLimitRpm: number
+  /** null: audit entries are kept for ever. */
+  auditRetentionDays: number | null
+}
+
+/** What is wrong with which variables. Names them, and never tells a value: it may be a secret in the wrong place. */
+export class ConfigError extends Error {}
+
+const hashSecretMinLength = 32
+const opsTokenMinLength = 16
+const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']
+
+type Env = Record<string, string | undefined>
+
+export function readConfig(env: Env = process.env): Readonly<Config> {
+  const faults: string[] = []
+
+  /** An empty variable is an unset one: what compose files and CI write for "not given". */
+  function read<T>(name: string, fallback: T, rule: string, parse: (text: string) => T | undefined): T {
+    const text = env[name]?.trim()
+    if (text === undefined || text === '') return fallback
+    const value = parse(text)
+    if (value !== undefined) return value
+    faults.push(`${name} must be ${rule}`)
+    return fallback
+  }
+  const integer = (name: string, fallback: number, min: number, max: number) =>
+    read(name, fallback, `a whole number from ${min} to ${max}`, (text) => wholeNumber(text, min, max))
+  const text = (name: string, fallback: string, rule: string, pattern: RegExp) =>
+    read(name, fallback, rule, (value) => (pattern.test(value) ? value : undefined))
+
+  const port = integer('PORT', 3000, 0, 65535)
+  const config: Config = {
+    host: text('HOST', '127.0.0.1', 'an address or host name', /^[0-9A-Za-z.:_-]+$/),
+    port,
+    opsHost: text('OPS_HOST', '127.0.0.1', 'an address or host name', /^[0-9A-Za-z.:_-]+$/),
+    opsPort: integer('OPS_PORT', 9464, 0, 65535),
+    opsToken: read<string | null>(
+      'OPS_TOKEN',
+      null,
+      `at least ${opsTokenMinLength} characters long`,
+      (value) => (value.length >= opsTokenMinLength ? value : undefined),
+    ),
+    databaseUrl: read<string | null>('DATABASE_URL', null, 'a postgres:// URL', (value) =>
+      isUrl(value, ['postgres:', 'postgresql:']) ? value : undefined,
+    ),
+    redisUrls: read<readonly string[]>(
+      'REDIS_URL',
+      [],
+      'a redis:// or rediss:// URL, or several separated by commas for a cluster',
+      (value) => {
+        const urls = value.split(',').map((url) => url.trim())
+        return urls.every((url) => isUrl(url, ['redis:', 'rediss:'])) ? urls : undefined
+      },
+    ),
+    hashSecret: read<string | null>(
+      'HASH_SECRET',
+      null,
+      `at least ${hashSecretMinLength} characters long`,
+      (value) => (value.length >= hashSecretMinLength ? value : undefined),
+    ),
+    dataDir: env.DATA_DIR?.trim() || '.latchkey',
+    baseUrl: read('BASE_URL', `http://localhost:${port}`, 'an http:// or https:// URL', (value) =>
+      isUrl(value, ['http:', 'https:']) ? value.replace(/\/+$/, '') : undefined,
+    ),
+    logLevel: read('LOG_LEVEL', 'info', `one of ${logLevels.join(', ')}`, (value) =>
+      logLevels.includes(value) ? value : undefined,
+    ),
+    trustProxy: read<number | readonly string[] | false>(
+      'TRUST_PROXY',
+      false,
+      // `true` would believe whatever the client itself wrote leftmost.
+      'false, the number of proxies in front (1 to 100), or their addresses or CIDR blocks separated by commas',
+      parseTrustProxy,
+    ),
+    keyPrefix: text(
+      'KEY_PREFIX',
+      'lk',
+      '2 to 16 letters and digits, beginning with a letter',
+      /^[A-Za-z][0-9A-Za-z]{1,15}$/,
+    ),
+    keyCacheSeconds: integer('KEY_CACHE_SECONDS', 5, 0, 60),
+    maxKeysPerUser: integer('MAX_KEYS_PER_USER', 10_000, 1, 1_000_000),
+    defaultRateLimitRpm: integer('DEFAULT_RATE_LIMIT_RPM', 1000, 1, rateLimitMax),
+    auditRetentionDays: read<number | null>(
+      'AUDIT_RETENTION_DAYS',
+      null,
+      'a whole number from 1 to 36500',
+      (value) => wholeNumber(value, 1, 36_500),
+    ),
+  }
+  if (
+    config.databaseUrl !== null &&
+    config.hashSecret === null &&
+    !faults.some((f) => f.startsWith('HASH_SECRET'))
+  ) {
+    faults.push('HASH_SECRET is required with DATABASE_URL')
+  }
+  if (faults.length > 0) throw new ConfigError(faults.join('; '))
+  return Object.freeze(config)
+}
+
+function wholeNumber(text: string, min: number, max: number): number | undefined {
+  const value = Number(text)
+  return /^[0-9]+$/.test(text) && value >= min && value <= max ? value : undefined
+}
+
+function isUrl(text: string, protocols: string[]): boolean {
+  try {
+    const url = new URL(text)
+    return protocols.includes(url.protocol) && url.hostname !== ''
+  } catch {
+    return false
+  }
+}
+
+function parseTrustProxy(text: string): number | string[] | false | undefined {
+  if (text === 'false') return false
+  if (/^[0-9]+$/.test(text)) return wholeNumber(text, 1, 100)
+  const addresses = text.split(',').map((address) => address.trim())
+  return addresses.every(isAddressBlock) ? addresses : undefined
+}
+
+function isAddressBlock(text: string): boolean {
+  if (['loopback', 'linklocal', 'uniquelocal'].includes(text)) return true
+  const [address = '', bits, ...rest] = text.split('/')
+  const version = isIP(address)
+  return (
+    version !== 0 &&
+    rest.length === 0 &&
+    (bits === undefined || wholeNumber(bits, 0, version === 4 ? 32 : 128) !== undefined)
+  )
+}

@@ -1,0 +1,63 @@
+/** postmaster.pid: which Postgres runs in the directory, where it listens, and how far it has come. */
+import { readFileSync, unlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { codeOf } from './faults.ts'
+import { whose } from './processes.ts'
+
+export interface Postmaster {
+  readonly pid: number
+  readonly port: number
+  readonly ready: boolean
+}
+
+const fileOf = (cluster: string) => join(cluster, 'postmaster.pid')
+
+/** What the file says, true or not. Null when there is no file. */
+export function readPidFile(cluster: string): Postmaster | null {
+  try {
+    // The lines: process id (negative for a single-user one), directory, start, port, socket directory, address, shared memory, state.
+    const lines = readFileSync(fileOf(cluster), 'utf8').split('\n')
+    return { pid: Math.abs(Number(lines[0])), port: Number(lines[3]), ready: lines[7]?.trim() === 'ready' }
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return null
+    throw error
+  }
+}
+
+/** The Postgres that runs in this directory. Makes way for a new one when there is none. */
+export function findPostmaster(cluster: string): Postmaster | null {
+  const named = readPidFile(cluster)
+  if (named === null) return null
+  if (!Number.isInteger(named.pid) || named.pid === 0) {
+    // Empty after a power cut or on a full disk. Postgres would refuse to start.
+    unlinkSync(fileOf(cluster))
+    return null
+  }
+  switch (whose(named.pid, cluster)) {
+    case 'ours':
+      return named
+    case 'gone':
+      return null
+    case 'other':
+      disown(cluster)
+      return null
+    case 'unknown':
+      throw new Error(
+        `${fileOf(cluster)} names process ${named.pid}, which runs and cannot be looked at: if it is no Postgres, remove that file`,
+      )
+  }
+}
+
+/**
+ * The file outlived its Postgres and the id went to some other process, for which Postgres would refuse to start. Put our id in
+ * its place: Postgres disregards its parent's, and goes on to check by the rest of the file that no backend of the old one
+ * still uses the shared memory. Without the file that check would not be made.
+ */
+function disown(cluster: string): void {
+  if (process.platform === 'win32') {
+    unlinkSync(fileOf(cluster))
+    return
+  }
+  const [, ...rest] = readFileSync(fileOf(cluster), 'utf8').split('\n')
+  writeFileSync(fileOf(cluster), [process.pid, ...rest].join('\n'))
+}

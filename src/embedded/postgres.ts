@@ -1,0 +1,168 @@
+/**
+ * The Postgres that Latchkey starts by itself when it is given none. It lives in DATA_DIR, belongs to whichever Latchkey
+ * processes use it, and goes when the last of them leaves. Started by one, it may be used and stopped by another: the service
+ * may have been killed, or a command may have been there first.
+ */
+import { setTimeout as pause } from 'node:timers/promises'
+import { chooseLaunch } from './as-unprivileged.ts'
+import { findBinaries } from './binaries.ts'
+import { handOver, hasCluster, makeCluster } from './cluster.ts'
+import { type DataDir, openDataDir, readPassword } from './data-dir.ts'
+import { fileFault, lastRelevantLine, logSince } from './faults.ts'
+import { findPostmaster, type Postmaster } from './pid-file.ts'
+import { type Started, startMsMax, startPostmaster, stopPostmaster } from './postmaster.ts'
+import { takeStartLock } from './start-lock.ts'
+import { type Outcome, type Role, refusal, type Use, useServer } from './users-lock.ts'
+
+export interface EmbeddedPostgres {
+  /** postgres://latchkey:<password>@127.0.0.1:<port>/latchkey */
+  readonly url: string
+  /** Whether this call initialised a new cluster (first start). */
+  readonly created: boolean
+  /** Resolves if postgres exits on its own (crash): with a plain description. Never rejects. */
+  readonly exited: Promise<string>
+  /** Releases it; stops the server unless another Latchkey process still uses it. Idempotent. */
+  stop(): Promise<void>
+}
+
+export interface Options {
+  /** DATA_DIR, absolute or relative; made (0700) if absent. */
+  dataDir: string
+  /** Only one `serve` at a time for a DATA_DIR; any number of `command`. */
+  role: Role
+  /** Lines for a person to read, during the first set-up only. */
+  onProgress?: (line: string) => void
+}
+
+const lookAgainMs = 20
+
+export async function openEmbeddedPostgres({
+  dataDir,
+  role,
+  onProgress = () => {},
+}: Options): Promise<EmbeddedPostgres> {
+  const dir = openDataDir(dataDir)
+  try {
+    // All that look at, set up or start this one do so one after the other; only leaving goes on beside it.
+    const release = await takeStartLock(dir.startLock)
+    try {
+      return await open(dir, role, onProgress)
+    } finally {
+      release()
+    }
+  } catch (error) {
+    throw fileFault(error, dir.path)
+  }
+}
+
+async function open(dir: DataDir, role: Role, onProgress: (line: string) => void): Promise<EmbeddedPostgres> {
+  let created = false
+  let started: Started | null = null
+  let giveUpAtMs = Date.now() + startMsMax
+  for (; Date.now() < giveUpAtMs; await pause(lookAgainMs)) {
+    let postmaster: Postmaster | null = findPostmaster(dir.cluster)
+    const begunMs = Date.now()
+    let made = false
+    if (postmaster === null) {
+      ;({ started, made } = await start(dir, onProgress))
+      created ||= made
+      postmaster = started
+      giveUpAtMs = Date.now() + startMsMax
+    }
+    if (!postmaster.ready) continue
+
+    const entered = await enter(dir, role, postmaster, started)
+    if (made && entered) onProgress(`Postgres ready in ${((Date.now() - begunMs) / 1000).toFixed(1)} s`)
+    if (entered) return { ...entered, created }
+  }
+  const why = lastRelevantLine(logSince(dir.log, 0))
+  throw new Error(
+    `The Postgres in ${dir.cluster} neither starts nor stops within ${startMsMax / 1000} s: ${why} (its log is ${dir.log})`,
+  )
+}
+
+async function start(
+  dir: DataDir,
+  onProgress: (line: string) => void,
+): Promise<{ started: Started; made: boolean }> {
+  const binaries = findBinaries(dir.libraries)
+  const { launch, major } = chooseLaunch(binaries, dir)
+  const made = !hasCluster(dir, major)
+  if (made) {
+    onProgress(`Setting up a Postgres in ${dir.cluster}`)
+    await makeCluster(dir, binaries, launch)
+  }
+  handOver(dir.cluster, launch)
+  return { started: await startPostmaster(dir, binaries, launch), made }
+}
+
+/** Null: it is going, look again. */
+async function enter(
+  dir: DataDir,
+  role: Role,
+  { pid, port }: Postmaster,
+  started: Started | null,
+): Promise<Omit<EmbeddedPostgres, 'created'> | null> {
+  const password = readPassword(dir)
+  if (password === null)
+    throw new Error(`${dir.password} is missing, without which the data in ${dir.cluster} stays closed`)
+  const url = `postgres://latchkey:${password}@127.0.0.1:${port}/latchkey`
+  const exit = watchExit(dir, pid, started?.pid === pid ? started : null)
+  let outcome: Outcome
+  try {
+    outcome = await useServer({ url, pid, role, onGone: exit.seen })
+  } catch (error) {
+    // Nobody else can have come in meanwhile, and nobody would stop it.
+    if (started?.pid === pid) await stopPostmaster(pid, dir)
+    throw refusal(error, dir)
+  }
+  if (!outcome.ok && outcome.reason === 'going') return null
+
+  const { use } = outcome
+  let stopped: Promise<void> | undefined
+  const stop = () => {
+    stopped ??= leave(use, pid, dir)
+    exit.disregard()
+    return stopped
+  }
+  if (outcome.ok) return { url, exited: exit.happened, stop }
+  await stop()
+  throw new Error(
+    `DATA_DIR ${dir.path} is already served by another Latchkey (process ${outcome.by}): stop that one first, or give this one a DATA_DIR of its own`,
+  )
+}
+
+async function leave(use: Use, pid: number, dir: DataDir): Promise<void> {
+  if (await use.leave()) await stopPostmaster(pid, dir)
+  await use.end()
+}
+
+/** By the child's exit where it is ours, by the loss of the connection where it is not. */
+function watchExit(dir: DataDir, pid: number, started: Started | null) {
+  const logOffset = started?.logOffset ?? 0
+  let seen = () => {}
+  const happened = new Promise<string>((resolve) => {
+    seen = () => {
+      const { signalCode = null, exitCode = null } = started?.child ?? {}
+      const how = signalCode
+        ? `was ended by ${signalCode}`
+        : exitCode !== null
+          ? `ended with status ${exitCode}`
+          : 'is gone'
+      const last = lastRelevantLine(logSince(dir.log, logOffset))
+      resolve(`Postgres (process ${pid}) ${how}; the last line of ${dir.log}: ${last}`)
+    }
+  })
+  let regarded = true
+  const tell = () => {
+    if (regarded) seen()
+  }
+  started?.child?.once('exit', tell)
+  return {
+    happened,
+    seen: tell,
+    disregard: () => {
+      regarded = false
+    },
+  }
+}

@@ -1,0 +1,183 @@
+/**
+ * Who uses the server, kept by the server: every Latchkey holds a shared advisory lock on one connection for as long as it
+ * uses it, and the one that serves another, exclusive one. Whoever is killed loses them with the connection. They live in the
+ * database `postgres`, so they cannot meet the locks that the product takes in its own.
+ */
+import { setTimeout as pause } from 'node:timers/promises'
+import postgres from 'postgres'
+import type { DataDir } from './data-dir.ts'
+import { codeOf, diskFull, messageOf } from './faults.ts'
+import { isAlive } from './processes.ts'
+
+export type Role = 'serve' | 'command'
+
+export interface Use {
+  /** Gives it up. True: nobody else uses the server, and nobody gets in until `end`, so it is to be stopped. */
+  leave(): Promise<boolean>
+  end(): Promise<void>
+}
+
+export type Outcome =
+  | { ok: true; use: Use }
+  /** The server is on its way up or down: look again. */
+  | { ok: false; reason: 'going' }
+  | { ok: false; reason: 'served'; by: number | null; use: Use }
+
+const inUse = 1
+const serving = 2
+const lookAgainMs = 50
+// How long a backend may take to see that its client was killed.
+const killedMsMax = 2_000
+const answerMsMax = 5_000
+
+const onItsWay = new Set(
+  'ECONNREFUSED ECONNRESET EPIPE CONNECTION_CLOSED CONNECTION_ENDED CONNECTION_DESTROYED CONNECT_TIMEOUT 57P01 57P02 57P03'.split(
+    ' ',
+  ),
+)
+
+/** `onGone` is told once if the server goes away by itself while it is used. */
+export async function useServer(server: {
+  url: string
+  pid: number
+  role: Role
+  onGone: () => void
+}): Promise<Outcome> {
+  const { pid, role, onGone } = server
+  let held = false
+  let regaining = false
+  const sql = postgres(server.url, {
+    database: 'postgres',
+    max: 1,
+    // The locks last as long as the connection: by default it would be renewed within the hour.
+    max_lifetime: null,
+    idle_timeout: 0,
+    connect_timeout: answerMsMax / 1000,
+    fetch_types: false,
+    connection: { application_name: `latchkey ${role} ${process.pid}` },
+    onnotice: () => {},
+    onclose: () => void regain(),
+  })
+
+  const use: Use = {
+    async leave() {
+      held = false
+      const giveUpAtMs = Date.now() + answerMsMax
+      while (isAlive(pid) && Date.now() < giveUpAtMs) {
+        try {
+          return await within(answerMsMax, leaveNow())
+        } catch {
+          await pause(lookAgainMs)
+        }
+      }
+      return false
+    },
+    async end() {
+      held = false
+      await sql.end({ timeout: 1 }).catch(() => {})
+    },
+  }
+
+  try {
+    const outcome = await within(answerMsMax + killedMsMax, take())
+    if (outcome.ok) held = true
+    else if (outcome.reason === 'going') await use.end()
+    return outcome
+  } catch (error) {
+    await use.end()
+    if (onItsWay.has(codeOf(error))) return { ok: false, reason: 'going' }
+    throw error
+  }
+
+  async function take(): Promise<Outcome> {
+    await makeDatabase()
+    const [shared] = await sql`select pg_try_advisory_lock_shared(${inUse}::bigint) as granted`
+    if (!shared?.granted) return { ok: false, reason: 'going' }
+    if (role === 'command') return { ok: true, use }
+    for (const giveUpAtMs = Date.now() + killedMsMax; ; await pause(lookAgainMs)) {
+      const [exclusive] = await sql`select pg_try_advisory_lock(${serving}::bigint) as granted`
+      if (exclusive?.granted) return { ok: true, use }
+      const by = await whoServes()
+      if ((by !== null && isAlive(by)) || Date.now() > giveUpAtMs)
+        return { ok: false, reason: 'served', by, use }
+    }
+  }
+
+  /** The process that serves. */
+  async function whoServes(): Promise<number | null> {
+    const [holder] = await sql`
+      select substring(application_name from '\\d+$')::int as pid
+      from pg_locks join pg_stat_activity using (pid)
+      where locktype = 'advisory' and objid = ${serving}::bigint::oid and mode = 'ExclusiveLock' and granted`
+    return holder?.pid ?? null
+  }
+
+  async function makeDatabase(): Promise<void> {
+    const [there] = await sql`select 1 from pg_database where datname = 'latchkey'`
+    if (there) return
+    await sql`create database latchkey`.catch((error) => {
+      if (codeOf(error) !== '42P04') throw error
+    })
+  }
+
+  /** First off the list, then the question: of two that leave together the later one finds nobody. */
+  async function leaveNow(): Promise<boolean> {
+    await sql`select pg_advisory_unlock_all()`
+    const [alone] = await sql`select pg_try_advisory_lock(${inUse}::bigint) as granted`
+    return alone?.granted === true
+  }
+
+  /** After one backend's crash Postgres ends all connections and goes on; the locks are to be had again then. */
+  async function regain(): Promise<void> {
+    if (!held || regaining) return
+    regaining = true
+    while (held) {
+      if (!isAlive(pid)) {
+        held = false
+        onGone()
+        break
+      }
+      try {
+        const outcome = await take()
+        if (outcome.ok) break
+      } catch {
+        // Not there yet, or not there any more.
+      }
+      // Nothing here keeps the process from ending.
+      await pause(lookAgainMs, undefined, { ref: false })
+    }
+    regaining = false
+  }
+}
+
+/** postgres.js waits for ever for an answer. */
+async function within<T>(ms: number, work: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(Object.assign(new Error('no answer'), { code: 'CONNECT_TIMEOUT' })), ms)
+  })
+  work.catch(() => {})
+  try {
+    return await Promise.race([work, late])
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/** What Postgres refuses at the door, worded for who started Latchkey. */
+export function refusal(error: unknown, dir: DataDir): Error {
+  switch (codeOf(error)) {
+    case '28P01':
+      return new Error(`The Postgres in ${dir.cluster} does not accept the password in ${dir.password}`, {
+        cause: error,
+      })
+    case '53100':
+      return diskFull(dir.path, error)
+    case '53300':
+      return new Error(`The Postgres in ${dir.cluster} has no connection left: end a Latchkey that uses it`, {
+        cause: error,
+      })
+    default:
+      return new Error(`The Postgres in ${dir.cluster} refused: ${messageOf(error)}`, { cause: error })
+  }
+}

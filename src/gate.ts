@@ -1,0 +1,171 @@
+/**
+ * Decides whose token it is and counts it: the functions behind the authenticate and rate-limit plugins.
+ *
+ * A key read from Postgres is kept, and believed only as long as the counter vouches for it: each count brings the
+ * key's present version, so a change made anywhere is seen by the very next request, at no extra round trip. Whatever
+ * is not vouched for is read again, in a batch, before the request goes on. Only usable keys are kept, so an unknown, a
+ * revoked, an expired and an ownerless token all take the same way: one reading, one audit entry.
+ */
+import type { Caller, Refused, Verdict } from '../plugins/authenticate.ts'
+import type { Counted } from '../plugins/rate-limit.ts'
+import { createBatcher } from './batcher.ts'
+import type { CachedKey, KeyCache } from './key-cache.ts'
+import { whyUnusable } from './rules/key-state.ts'
+import { hashToken } from './rules/token.ts'
+import { type Counter, type KeyCredential, type KeyStore, type Turn, Unavailable } from './stores.ts'
+
+export interface GateOptions {
+  keys: Pick<KeyStore, 'findByHash'>
+  counter: Counter
+  cache: KeyCache
+  hashSecret: string
+  /** How long a vouched copy is believed, milliseconds. */
+  vouchedMs: number
+  /** How long an unvouched one is; 0: never. */
+  unvouchedMs: number
+  /** Notes a use at the given Unix second; called at most once a second and key. */
+  onUse: (keyId: string, atS: number) => void
+  onLookupBatch?: (size: number) => void
+  onShed?: (queue: 'lookups' | 'counter') => void
+}
+
+/** While Postgres is away a vouched copy goes on for this long. */
+const postgresAwayMs = 60_000
+const lookupTimeoutMs = 1000
+const lookupBatchMax = 500
+const lookupQueueMax = 10_000
+
+const unknown: Refused = { ok: false, reason: 'unknown_key' }
+
+export interface Gate {
+  verify(token: string, done: (error: Error | null, verdict?: Verdict) => void): void
+  hit(caller: Caller, done: (error: Error | null, counted?: Counted | Refused) => void): void
+  /** Whether the last look-up failed. */
+  readonly postgresAway: boolean
+  /** Believes no copy read before now: the counter lost sight of changes made meanwhile. */
+  distrust(): void
+  drained(): Promise<void>
+}
+
+export function createGate(options: GateOptions): Gate {
+  const { keys, counter, cache, hashSecret, vouchedMs, unvouchedMs, onUse, onLookupBatch, onShed } = options
+  let postgresAway = false
+  let believableFromMs = 0
+
+  const lookups = createBatcher<string, KeyCredential | undefined>({
+    batchMax: lookupBatchMax,
+    inFlightMax: 2,
+    queueMax: lookupQueueMax,
+    timeoutMs: lookupTimeoutMs,
+    onBatch: (size) => onLookupBatch?.(size),
+    onShed: () => onShed?.('lookups'),
+    async run(hashes) {
+      const found = new Map((await keys.findByHash(hashes)).map((key) => [key.hash, key]))
+      return hashes.map((hash) => found.get(hash))
+    },
+  })
+
+  /** Reads a key and keeps it if usable, else forgets it. The reading begins after this call, never before. */
+  async function read(cacheName: string, hash: string): Promise<{ ok: true; key: CachedKey } | Refused> {
+    const readAtMs = performance.now()
+    let credential: KeyCredential | undefined
+    try {
+      credential = await lookups.add(hash)
+      postgresAway = false
+    } catch (error) {
+      postgresAway = true
+      throw error
+    }
+    const reason = credential === undefined ? 'unknown_key' : whyUnusable(credential, credential.nowS)
+    if (credential === undefined || reason !== null) {
+      cache.delete(cacheName)
+      if (credential === undefined || reason === null) return unknown
+      return { ok: false, reason, keyId: credential.id, userId: credential.userId }
+    }
+    const key: CachedKey = {
+      id: credential.id,
+      userId: credential.userId,
+      rateLimitRpm: credential.rateLimitRpm,
+      expiresAt: credential.expiresAt,
+      version: credential.version,
+      cacheName,
+      hash,
+      readAtMs,
+      touchedS: 0,
+      refreshing: false,
+    }
+    cache.set(key)
+    return { ok: true, key }
+  }
+
+  /** Reads ahead of need, so that a busy key never waits for Postgres. */
+  function refresh(key: CachedKey) {
+    if (key.refreshing) return
+    key.refreshing = true
+    read(key.cacheName, key.hash).catch(() => {
+      key.refreshing = false
+    })
+  }
+
+  function admit(key: CachedKey, number: number, nowMs: number): Counted {
+    const nowS = Math.floor(nowMs / 1000)
+    if (key.touchedS !== nowS) {
+      key.touchedS = nowS
+      onUse(key.id, nowS)
+    }
+    return { ok: true, caller: key, number, nowMs }
+  }
+
+  /** Neither changed nor expired, as far as the counter can say. */
+  const isCurrent = (key: CachedKey, version: number, turn: Turn) =>
+    key.readAtMs >= believableFromMs &&
+    version >= 0 &&
+    version <= key.version &&
+    (key.expiresAt === null || turn.nowMs < key.expiresAt * 1000)
+
+  return {
+    verify(token, done) {
+      const cacheName = cache.nameOf(token)
+      const cached = cache.get(cacheName)
+      if (cached !== undefined) return done(null, { ok: true, caller: cached })
+      read(cacheName, hashToken(token, hashSecret).toString('hex')).then(
+        (found) => done(null, found.ok ? { ok: true, caller: found.key } : found),
+        done,
+      )
+    },
+
+    hit(caller, done) {
+      const key = caller as CachedKey
+      const taken = counter.hit(key.id, (number, version, turn) => {
+        const current = isCurrent(key, version, turn)
+        const ageMs = turn.monoMs - key.readAtMs
+        const believedMs = turn.vouched ? vouchedMs : unvouchedMs
+        if (current && ageMs < believedMs) {
+          if (ageMs > believedMs / 2 && turn.vouched) refresh(key)
+          return done(null, admit(key, number, turn.nowMs))
+        }
+        const mayGoOn = current && turn.vouched && ageMs < postgresAwayMs
+        if (mayGoOn && postgresAway) {
+          refresh(key)
+          return done(null, admit(key, number, turn.nowMs))
+        }
+        read(key.cacheName, key.hash).then(
+          (found) => done(null, found.ok ? admit(found.key, number, turn.nowMs) : found),
+          (error) => (mayGoOn ? done(null, admit(key, number, turn.nowMs)) : done(error)),
+        )
+      })
+      if (!taken) {
+        onShed?.('counter')
+        done(new Unavailable('too many requests are waiting to be counted'))
+      }
+    },
+
+    get postgresAway() {
+      return postgresAway
+    },
+    distrust() {
+      believableFromMs = performance.now()
+    },
+    drained: () => lookups.drained(),
+  }
+}

@@ -1,0 +1,20 @@
+/** The HASH_SECRET of an embedded database: made once, and kept beside the data that is worthless without it. */
+import { randomBytes } from 'node:crypto'
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+
+export async function keptHashSecret(dataDir: string): Promise<string> {
+  const file = join(dataDir, 'hash-secret')
+  const kept = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return ''
+    throw new Error(`cannot read ${file}: ${error.code}`)
+  })
+  if (kept.trim() !== '') return kept.trim()
+  await mkdir(dataDir, { recursive: true, mode: 0o700 })
+  const made = randomBytes(32).toString('base64url')
+  // Renamed into place: a kill halfway leaves no half of a secret.
+  const unfinished = `${file}.${process.pid}`
+  await writeFile(unfinished, `${made}\n`, { mode: 0o600, flush: true })
+  await rename(unfinished, file)
+  return made
+}

@@ -1,0 +1,12 @@
+/** The log: JSON lines, or readable ones on a terminal. Never given an Authorization header, a body or a query string. */
+import { pino } from 'pino'
+import pretty from 'pino-pretty'
+
+export type Log = pino.Logger
+
+export function createLog(level: string, output: NodeJS.WriteStream = process.stdout): Log {
+  const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime }
+  if (output.isTTY) return pino(options, pretty({ colorize: true, sync: true, ignore: 'pid,hostname' }))
+  // Written when the event loop is free: a slow reader of our log must not slow down requests.
+  return pino(options, pino.destination({ fd: 1, sync: false }))
+}

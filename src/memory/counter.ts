@@ -1,0 +1,45 @@
+/** Counts in this process: for one instance with nothing installed. The same interface as the one on Redis. */
+import { minuteOf } from '../rules/window.ts'
+import type { Counter } from '../stores.ts'
+import { createMinuteCounts } from './minute-counts.ts'
+
+/** Longer than any copy of a key is believed. */
+const versionTtlMs = 10 * 60_000
+const pruneAbove = 10_000
+
+export interface MemoryCounterOptions {
+  /** Whether this process is the only one that keeps copies of keys: if not, it cannot tell the others of a change. */
+  alone?: boolean
+  now?: () => number
+}
+
+export function createMemoryCounter({ alone = true, now = Date.now }: MemoryCounterOptions = {}): Counter {
+  const counts = createMinuteCounts()
+  const versions = new Map<string, { version: number; untilMs: number }>()
+
+  function prune(nowMs: number) {
+    for (const [keyId, { untilMs }] of versions) if (untilMs <= nowMs) versions.delete(keyId)
+  }
+
+  return {
+    mode: 'memory',
+    hit(keyId, onCounted) {
+      if (counts.full) return false
+      const nowMs = now()
+      const number = counts.add(keyId, minuteOf(nowMs), 1)
+      const turn = { nowMs, monoMs: performance.now(), vouched: false }
+      onCounted(number, versions.get(keyId)?.version ?? 0, turn)
+      return true
+    },
+    async raise(raised) {
+      const untilMs = now() + versionTtlMs
+      if (versions.size > pruneAbove) prune(now())
+      for (const { keyId, version } of raised) {
+        const known = versions.get(keyId)?.version ?? 0
+        versions.set(keyId, { version: Math.max(known, version), untilMs })
+      }
+      return alone
+    },
+    close: async () => {},
+  }
+}

@@ -1,0 +1,116 @@
+/** What /metrics shows (Prometheus text format). Counted as plain numbers on the hot path, and read at the scrape. */
+import { collectDefaultMetrics, Gauge, Histogram, Counter as PromCounter, Registry } from 'prom-client'
+import { refusalReasons } from '../schemas/refusal.ts'
+
+export type BatchName = 'counter' | 'lookups' | 'audit' | 'usage'
+
+export interface Metrics {
+  /** One more answer with this status on the public listener. */
+  answered(status: number): void
+  refused(reason: string): void
+  batch(name: BatchName, size: number): void
+  shed(queue: string): void
+  auditCommitted(seconds: number): void
+  registry: Registry
+}
+
+/** What is read at the scrape. */
+export interface Gauges {
+  redisDegraded(): boolean
+  postgresDegraded(): boolean
+  cachedKeys(): number
+}
+
+const sizes = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+const seconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
+
+export function createMetrics(gauges: Gauges): Metrics {
+  const registry = new Registry()
+  const registers = [registry]
+  const answers = new Array<number>(600).fill(0)
+
+  collectDefaultMetrics({ register: registry })
+  new PromCounter({
+    name: 'latchkey_requests_total',
+    help: 'Answers of the public listener, by status.',
+    labelNames: ['status'],
+    registers,
+    collect() {
+      this.reset()
+      answers.forEach((count, status) => {
+        if (count > 0) this.inc({ status }, count)
+      })
+    },
+  })
+  new PromCounter({
+    name: 'latchkey_rate_limited_total',
+    help: 'Requests refused because their key was over its limit.',
+    registers,
+    collect() {
+      this.reset()
+      this.inc(answers[429]!)
+    },
+  })
+  const refusals = new PromCounter({
+    name: 'latchkey_refusals_total',
+    help: 'Refused authentications, by sub-reason.',
+    labelNames: ['reason'],
+    registers,
+  })
+  for (const reason of refusalReasons) refusals.inc({ reason }, 0)
+  const batchSize = new Histogram({
+    name: 'latchkey_batch_size',
+    help: 'Items that went to a server as one: hits, key look-ups, audit entries, last uses.',
+    labelNames: ['batch'],
+    buckets: sizes,
+    registers,
+  })
+  const auditCommit = new Histogram({
+    name: 'latchkey_audit_commit_seconds',
+    help: 'Time to commit a batch of audit entries.',
+    buckets: seconds,
+    registers,
+  })
+  const shed = new PromCounter({
+    name: 'latchkey_shed_total',
+    help: 'Requests answered 503 because a queue was full.',
+    labelNames: ['queue'],
+    registers,
+  })
+  for (const queue of ['counter', 'lookups', 'audit']) shed.inc({ queue }, 0)
+  new Gauge({
+    name: 'latchkey_redis_degraded',
+    help: '1 while Redis is away and this instance counts by itself.',
+    registers,
+    collect() {
+      this.set(Number(gauges.redisDegraded()))
+    },
+  })
+  new Gauge({
+    name: 'latchkey_postgres_degraded',
+    help: '1 since the last look-up in Postgres failed.',
+    registers,
+    collect() {
+      this.set(Number(gauges.postgresDegraded()))
+    },
+  })
+  new Gauge({
+    name: 'latchkey_key_cache_entries',
+    help: 'Keys in the cache.',
+    registers,
+    collect() {
+      this.set(gauges.cachedKeys())
+    },
+  })
+
+  return {
+    registry,
+    answered(status) {
+      answers[status]!++
+    },
+    refused: (reason) => refusals.inc({ reason }),
+    batch: (name, size) => batchSize.observe({ batch: name }, size),
+    shed: (queue) => shed.inc({ queue }),
+    auditCommitted: (took) => auditCommit.observe(took),
+  }
+}

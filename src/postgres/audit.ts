@@ -1,0 +1,80 @@
+/** The audit log in Postgres. Refusals come in batches; management actions write their entry in their own statement. */
+import type { Row } from 'postgres'
+import { newId } from '../rules/id.ts'
+import type { Actor, AuditEntry, AuditEvent, AuditLog } from '../stores.ts'
+import type { Pool, Query } from './pool.ts'
+
+const columns = [
+  'id',
+  'request_id',
+  'event',
+  'reason',
+  'key_id',
+  'user_id',
+  'method',
+  'path',
+  'ip',
+  'user_agent',
+] as const
+
+export function createAuditLog(pools: { audit: Pool; management: Pool }): AuditLog {
+  return {
+    async recordRefusals(refusals) {
+      const rows = refusals.map((refusal) => ({
+        id: newId('aud_'),
+        request_id: refusal.requestId,
+        event: 'auth.refused' satisfies AuditEvent,
+        reason: refusal.reason,
+        key_id: refusal.keyId,
+        user_id: refusal.userId,
+        method: refusal.method,
+        path: refusal.path,
+        ip: refusal.ip,
+        user_agent: refusal.userAgent,
+      }))
+      // As one JSON value: one parameter and one prepared statement, whatever the size of the batch.
+      await pools.audit.run(
+        (sql) => sql`
+          insert into audit_log (${sql(columns)})
+          select ${sql(columns)} from json_populate_recordset(null::audit_log, ${JSON.stringify(rows)}::text::json)`,
+      )
+    },
+
+    find: (requestId) =>
+      pools.management.run(async (sql) =>
+        (
+          await sql`select ${entry(sql)} from audit_log where request_id = ${requestId} order by occurred_at, id`
+        ).map(toEntry),
+      ),
+
+    list: ({ reason, keyId, since, limit }) =>
+      pools.management.run(
+        async (sql) =>
+          (
+            await sql`
+              select ${entry(sql)} from audit_log
+              where true
+                ${reason === undefined ? sql`` : sql`and reason = ${reason}`}
+                ${keyId === undefined ? sql`` : sql`and key_id = ${keyId}`}
+                ${since === undefined ? sql`` : sql`and occurred_at >= to_timestamp(${since})`}
+              order by occurred_at desc, id desc
+              limit ${limit}`
+          ).map(toEntry),
+        // A person waits for this one, and a filter may have to read far back.
+        30_000,
+      ),
+  }
+}
+
+const entry = (sql: Query) => sql`
+  id, to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as occurred_at, request_id, event, reason,
+  key_id, user_id, actor_key_id, method, path, ip, user_agent, details`
+
+const toEntry = (row: Row): AuditEntry => ({ ...(row as AuditEntry) })
+
+/** The audit entry of a change: to be put into the change's own statement, so that neither is there without the other. */
+export const auditColumns = (sql: Query) =>
+  sql`(id, request_id, event, key_id, user_id, actor_key_id, method, path, ip, user_agent, details)`
+
+export const auditActor = (sql: Query, actor: Actor) =>
+  sql`${actor.keyId}::text, ${actor.method}::text, ${actor.path}::text, ${actor.ip}::text, ${actor.userAgent}::text`

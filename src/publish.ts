@@ -1,0 +1,20 @@
+/**
+ * Makes a committed change hold everywhere before it is answered. With Redis there it is one call. Without, the answer waits
+ * until no instance can believe an older copy any more; tries go on meanwhile, and end the wait early.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Counter } from './stores.ts'
+
+export type Publish = (versions: { keyId: string; version: number }[]) => Promise<void>
+
+const retryEveryMs = 200
+/** For a request that was counted just before its copy grew too old, and is still being answered. */
+const marginMs = 250
+
+/** `believedMs`: how long an instance may believe a copy that it read just before the change. */
+export function createPublish({ counter, believedMs }: { counter: Counter; believedMs: number }): Publish {
+  return async (versions) => {
+    const untilMs = performance.now() + believedMs + marginMs
+    while (!(await counter.raise(versions)) && performance.now() < untilMs) await sleep(retryEveryMs)
+  }
+}

@@ -1,0 +1,28 @@
+/** Connections to Redis as the counter needs them: an answer soon, or none. */
+import { Cluster, Redis } from 'ioredis'
+
+/** Nothing is queued, resent or retried: an increment that got no answer may have run. */
+const impatient = {
+  enableOfflineQueue: false,
+  autoResendUnfulfilledCommands: false,
+  maxRetriesPerRequest: 0,
+  connectTimeout: 1000,
+  // Steady and short: counting is back within two seconds of Redis.
+  retryStrategy: () => 200,
+  connectionName: 'latchkey',
+  keepAlive: 10_000,
+}
+
+/** One URL: a single server. Several: the nodes of a Redis Cluster to ask for its topology first. */
+export function connectRedis(urls: string[]): Redis | Cluster {
+  const [first, ...others] = urls
+  if (first !== undefined && others.length === 0) return new Redis(first, impatient)
+  return new Cluster(urls, {
+    redisOptions: impatient,
+    enableOfflineQueue: false,
+    clusterRetryStrategy: () => 200,
+    slotsRefreshTimeout: 1000,
+    slotsRefreshInterval: 2000,
+    retryDelayOnMoved: 0,
+  })
+}

@@ -1,0 +1,20 @@
+/** Who made a request, as the audit log keeps it: bounded, without query string, and with no key in it. */
+import type { FastifyRequest } from 'fastify'
+import { redactTokens } from '../rules/token.ts'
+import type { Actor } from '../stores.ts'
+
+const pathMax = 512
+const userAgentMax = 256
+
+export function actorOf(request: FastifyRequest, keyPrefix: string): Actor {
+  const path = request.raw.url?.split('?', 1)[0] ?? ''
+  const userAgent = request.headers['user-agent']
+  return {
+    requestId: request.id,
+    keyId: request.caller?.id ?? null,
+    method: request.method,
+    path: redactTokens(path, keyPrefix).slice(0, pathMax),
+    ip: request.ip,
+    userAgent: userAgent === undefined ? null : redactTokens(userAgent, keyPrefix).slice(0, userAgentMax),
+  }
+}

@@ -1,0 +1,150 @@
+/** The five operations on keys (spec section 4). The caller is known and counted before any of this runs. */
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { ApiError, notFound } from '../../plugins/api-error.ts'
+import { ErrorEnvelope } from '../../schemas/error.ts'
+import {
+  CreatedKey,
+  CreateKeyBody,
+  Key,
+  KeyList,
+  KeyParams,
+  ListKeysQuery,
+  listLimitMax,
+  PatchKeyBody,
+} from '../../schemas/key.ts'
+import type { Publish } from '../publish.ts'
+import { newKey } from '../rules/new-key.ts'
+import { type KeyStore, keyBody, type StoredKey } from '../stores.ts'
+import type { Usage } from '../usage.ts'
+import { actorOf } from './actor.ts'
+
+export interface KeyRoutesOptions {
+  keys: KeyStore
+  usage: Pick<Usage, 'pending'>
+  publish: Publish
+  hashSecret: string
+  keyPrefix: string
+  defaultRateLimitRpm: number
+  onAnswer: (status: number) => void
+}
+
+const errors = { '4xx': ErrorEnvelope, '5xx': ErrorEnvelope }
+
+export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app, options) => {
+  const { keys, usage, publish, hashSecret, keyPrefix, defaultRateLimitRpm, onAnswer } = options
+
+  app.addHook('onResponse', (_request, reply, done) => {
+    if (reply.statusCode < 400) onAnswer(reply.statusCode)
+    done()
+  })
+
+  /** Uses that are not yet in Postgres count: this very request is one. */
+  const shown = (key: StoredKey) => {
+    const pending = usage.pending(key.id)
+    return keyBody(pending === null ? key : { ...key, lastUsedAt: Math.max(pending, key.lastUsedAt ?? 0) })
+  }
+
+  app.post(
+    '/v1/keys',
+    { schema: { body: CreateKeyBody, response: { 201: CreatedKey, ...errors } } },
+    async (request, reply) => {
+      const { name, rate_limit_rpm = defaultRateLimitRpm, expires_at = null } = request.body
+      requireFuture(expires_at, request)
+      const { userId } = request.caller!
+      const wanted = { userId, name, rateLimitRpm: rate_limit_rpm, expiresAt: expires_at }
+      const { token, key } = newKey(wanted, { keyPrefix, hashSecret })
+      const created = await keys.create(key, actorOf(request, keyPrefix))
+      if (!created.ok) throw await whyNotCreated(created, request, reply)
+      return reply
+        .code(201)
+        .header('location', `/v1/keys/${created.key.id}`)
+        .header('cache-control', 'no-store')
+        .send({ ...shown(created.key), plain_key: token })
+    },
+  )
+
+  async function whyNotCreated(
+    created: Extract<Awaited<ReturnType<KeyStore['create']>>, { ok: false }>,
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ) {
+    if (created.reason === 'limit_reached') return new ApiError('key_limit_reached')
+    const { id: keyId, userId } = request.caller!
+    const reason = created.reason === 'caller_unusable' ? created.refusal : 'owner_deleted'
+    return app.refuse({ ok: false, reason, keyId, userId }, request, reply)
+  }
+
+  app.get(
+    '/v1/keys',
+    { schema: { querystring: ListKeysQuery, response: { 200: KeyList, ...errors } } },
+    async (request) => {
+      const { limit: limitText, starting_after, status } = request.query
+      const limit = limitText === undefined ? listLimitMax : Number(limitText)
+      const page = { limit: limit + 1, startingAfter: starting_after, status }
+      const found = await keys.list(request.caller!.userId, page)
+      if (found === null) throw notFound('starting_after')
+      const data = found.slice(0, limit).map(shown)
+      const has_more = found.length > limit
+      return { object: 'list' as const, data, has_more, next_cursor: has_more ? data.at(-1)!.id : null }
+    },
+  )
+
+  app.get(
+    '/v1/keys/:id',
+    { schema: { params: KeyParams, response: { 200: Key, ...errors } } },
+    async (request) => {
+      const key = await keys.get(request.params.id, request.caller!.userId)
+      if (key === null) throw notFound()
+      return shown(key)
+    },
+  )
+
+  app.patch(
+    '/v1/keys/:id',
+    { schema: { params: KeyParams, body: PatchKeyBody, response: { 200: Key, ...errors } } },
+    async (request) => {
+      const { name, rate_limit_rpm, expires_at } = request.body
+      requireFuture(expires_at, request)
+      const change = {
+        ...(name !== undefined && { name }),
+        ...(rate_limit_rpm !== undefined && { rateLimitRpm: rate_limit_rpm }),
+        ...(expires_at !== undefined && { expiresAt: expires_at }),
+      }
+      const { id } = request.params
+      const changed = await keys.change(id, request.caller!.userId, change, actorOf(request, keyPrefix))
+      if (!changed.ok)
+        throw changed.reason === 'absent' ? notFound() : new ApiError('key_not_active', { param: 'id' })
+      await publish([{ keyId: changed.key.id, version: changed.key.version }])
+      return shown(changed.key)
+    },
+  )
+
+  app.delete(
+    '/v1/keys/:id',
+    { schema: { params: KeyParams, response: { 200: Key, ...errors } }, onRequest: ignoreBody },
+    async (request) => {
+      const key = await keys.revoke(request.params.id, request.caller!.userId, actorOf(request, keyPrefix))
+      if (key === null) throw notFound()
+      // Also when it was revoked before: that answer may have been lost before the change held everywhere.
+      await publish([{ keyId: key.id, version: key.version }])
+      return shown(key)
+    },
+  )
+}
+
+/** By the counting server's clock: an instance whose own is wrong decides alike. */
+function requireFuture(expiresAt: number | null | undefined, request: FastifyRequest) {
+  if (expiresAt === null || expiresAt === undefined || expiresAt * 1000 > request.countedAtMs) return
+  throw new ApiError('invalid_parameter', {
+    param: 'expires_at',
+    message: '`expires_at` is not in the future.',
+    suggestion: `Send a later moment in whole Unix seconds; it is now ${Math.floor(request.countedAtMs / 1000)}.`,
+  })
+}
+
+/** A body of DELETE has no meaning (RFC 9110, 9.3.5): it is not read, so nothing about it can be wrong. */
+function ignoreBody({ raw }: FastifyRequest, _reply: FastifyReply, done: () => void) {
+  for (const name of ['content-type', 'content-length', 'transfer-encoding']) delete raw.headers[name]
+  done()
+}

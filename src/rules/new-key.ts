@@ -1,0 +1,29 @@
+/** A key about to be made: its secret, for whoever asked, and what is stored of it. */
+import { newId } from './id.ts'
+import { hashToken, mintToken, shownPrefix } from './token.ts'
+
+export interface NewKey {
+  id: string
+  userId: string
+  name: string
+  hash: Buffer
+  keyPrefix: string
+  rateLimitRpm: number
+  expiresAt: number | null
+}
+
+export function newKey(
+  wanted: Pick<NewKey, 'userId' | 'name' | 'rateLimitRpm' | 'expiresAt'>,
+  { keyPrefix, hashSecret }: { keyPrefix: string; hashSecret: string },
+): { token: string; key: NewKey } {
+  const token = mintToken(keyPrefix)
+  return {
+    token,
+    key: {
+      id: newId('apk_'),
+      ...wanted,
+      hash: hashToken(token, hashSecret),
+      keyPrefix: shownPrefix(token, keyPrefix),
+    },
+  }
+}

@@ -1,0 +1,64 @@
+/**
+ * The secret key: `<KEY_PREFIX>_`, 32 base62 characters from the system's CSPRNG (190 bits) and 6 base62 characters
+ * of CRC-32 over all before them, by which a scanner of leaked secrets tells a key from noise without asking us.
+ */
+import { createHmac, randomBytes } from 'node:crypto'
+import { crc32 } from 'node:zlib'
+
+const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+const randomLength = 32
+const checksumLength = 6
+const shownLength = 10
+
+/** A new secret. */
+export function mintToken(prefix: string): string {
+  const body = `${prefix}_${randomBase62(randomLength)}`
+  return body + checksum(body)
+}
+
+/** Uniform: bytes from 248 up would favour the first letters, and are drawn again. */
+function randomBase62(length: number): string {
+  let text = ''
+  while (text.length < length) {
+    for (const byte of randomBytes(length * 2)) {
+      if (byte < 248 && text.length < length) text += alphabet[byte % 62]
+    }
+  }
+  return text
+}
+
+function checksum(body: string): string {
+  let n = crc32(body)
+  let text = ''
+  for (let i = 0; i < checksumLength; i++) {
+    text = alphabet[n % 62] + text
+    n = Math.floor(n / 62)
+  }
+  return text
+}
+
+/** Whether a token has the form and checksum of one of ours. Says nothing about whether it was ever minted. */
+export function isWellFormedToken(token: string, prefix: string): boolean {
+  const body = token.slice(0, -checksumLength)
+  return (
+    token.startsWith(`${prefix}_`) &&
+    token.length === prefix.length + 1 + randomLength + checksumLength &&
+    /^[0-9A-Za-z]+$/.test(token.slice(prefix.length + 1)) &&
+    checksum(body) === token.slice(-checksumLength)
+  )
+}
+
+/** The part that may be shown: 10 characters; more under a long prefix, so that at least 4 are the key's own. */
+export const shownPrefix = (token: string, prefix: string) =>
+  token.slice(0, Math.max(shownLength, prefix.length + 5))
+
+/** What is stored: HMAC-SHA256 under HASH_SECRET, so that a copy of the table alone cannot even be guessed at. */
+export const hashToken = (token: string, hashSecret: string): Buffer =>
+  createHmac('sha256', hashSecret).update(token).digest()
+
+/** Takes everything that looks like one of our keys out of a text that is to be kept, such as a path. */
+export function redactTokens(text: string, prefix: string): string {
+  return text.includes(`${prefix}_`)
+    ? text.replaceAll(new RegExp(`${prefix}_[0-9A-Za-z]{6,}`, 'g'), `${prefix}_[redacted]`)
+    : text
+}

@@ -1,0 +1,163 @@
+/** One instance: the stores behind the plugins and routes, with what runs beside requests. */
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { ApiError } from '../plugins/api-error.ts'
+import type { Refused } from '../plugins/authenticate.ts'
+import { createApp } from './app.ts'
+import { createBatcher } from './batcher.ts'
+import type { Config } from './config.ts'
+import { createGate } from './gate.ts'
+import { createKeyCache } from './key-cache.ts'
+import type { Log } from './log.ts'
+import { createMetrics, type Metrics } from './metrics.ts'
+import { createPublish } from './publish.ts'
+import { actorOf } from './routes/actor.ts'
+import { redactTokens } from './rules/token.ts'
+import type { Refusal } from './stores.ts'
+import { createUsage } from './usage.ts'
+import { type OpenOptions, openStores, type Stores } from './wiring.ts'
+
+export interface Service {
+  app: FastifyInstance
+  stores: Stores
+  metrics: Metrics
+  /** What the readiness probe tells of the servers behind. */
+  health(): { redis: string; postgres: string }
+  /** Answers what is under way, writes what is queued, and lets go of the servers. */
+  close(): Promise<void>
+}
+
+const cacheEntriesMax = 200_000
+const auditBatchMax = 1000
+const auditQueueMax = 10_000
+const auditTimeoutMs = 1200
+const maintainEveryMs = 3_600_000
+/** A busy keep-alive connection is idle only for moments: looked for this often while closing. */
+const closeIdleEveryMs = 20
+
+export async function openService(
+  config: Config,
+  log: Log,
+  options: Omit<OpenOptions, 'onMode' | 'onBatch'>,
+): Promise<Service> {
+  const stores = await openStores(config, {
+    ...options,
+    onMode(mode, reason) {
+      if (mode === 'shared') gate.distrust()
+      if (mode === 'shared') log.info('counting in Redis again')
+      else log.warn({ reason }, 'Redis is away: this instance counts by itself')
+    },
+    onBatch: (hits) => metrics.batch('counter', hits),
+  })
+  const { keys, audit, counter, hashSecret, vouchedMs, unvouchedMs, believedMs } = stores
+  const { keyPrefix } = config
+
+  const cache = createKeyCache(cacheEntriesMax)
+  const metrics = createMetrics({
+    redisDegraded: () => counter.mode === 'local',
+    postgresDegraded: () => gate.postgresAway,
+    cachedKeys: () => cache.size,
+  })
+  const usage = createUsage({
+    keys,
+    onBatch: (size) => metrics.batch('usage', size),
+    onError: (error) =>
+      log.warn({ reason: (error as Error).message }, 'last uses not written; will be tried again'),
+  })
+  const gate = createGate({
+    keys,
+    counter,
+    cache,
+    hashSecret,
+    vouchedMs,
+    unvouchedMs,
+    onUse: usage.note,
+    onLookupBatch: (size) => metrics.batch('lookups', size),
+    onShed: metrics.shed,
+  })
+  const refusals = createBatcher<Refusal, undefined>({
+    batchMax: auditBatchMax,
+    inFlightMax: 2,
+    queueMax: auditQueueMax,
+    timeoutMs: auditTimeoutMs,
+    onBatch: (size) => metrics.batch('audit', size),
+    onShed: () => metrics.shed('audit'),
+    async run(batch) {
+      const startMs = performance.now()
+      await audit.recordRefusals(batch)
+      metrics.auditCommitted((performance.now() - startMs) / 1000)
+      return batch.map(() => undefined)
+    },
+  })
+
+  const app = createApp({
+    config,
+    verify: gate.verify,
+    hit: gate.hit,
+    keys,
+    usage,
+    publish: createPublish({ counter, believedMs }),
+    hashSecret,
+    onAnswer: metrics.answered,
+    async record({ reason, keyId, userId }: Refused, request: FastifyRequest) {
+      await refusals.add({
+        ...actorOf(request, keyPrefix),
+        reason,
+        keyId: keyId ?? null,
+        userId: userId ?? null,
+      })
+      metrics.refused(reason)
+    },
+    onError(error: ApiError, request: FastifyRequest | null, requestId: string) {
+      metrics.answered(error.statusCode)
+      const line = {
+        request_id: requestId,
+        status: error.statusCode,
+        code: error.code,
+        ...(request && { ...seen(request), key_id: request.caller?.id }),
+      }
+      if (error.statusCode >= 500) log.error({ ...line, err: error.cause ?? error }, error.message)
+      else log.info(line, error.message)
+    },
+    ...(log.isLevelEnabled('debug') && {
+      onRequest(request: FastifyRequest, status: number, ms: number) {
+        log.debug(
+          { request_id: request.id, status, ms: Math.round(ms * 1000) / 1000, ...seen(request) },
+          'answered',
+        )
+      },
+    }),
+  })
+  const seen = (request: FastifyRequest) => ({
+    method: request.method,
+    path: redactTokens(request.raw.url?.split('?', 1)[0] ?? '', keyPrefix).slice(0, 200),
+  })
+
+  const maintain = () =>
+    stores.maintain().then(
+      (dropped) => {
+        if (dropped.length > 0)
+          log.info({ partitions: dropped }, 'audit partitions past their retention dropped')
+      },
+      (error) => log.error({ err: error }, 'audit partitions could not be looked after; will be tried again'),
+    )
+  const maintenance = setInterval(maintain, maintainEveryMs)
+  maintenance.unref()
+  await maintain()
+
+  return {
+    app,
+    stores,
+    metrics,
+    health: () => ({ redis: counter.mode, postgres: gate.postgresAway ? 'away' : 'ok' }),
+    async close() {
+      clearInterval(maintenance)
+      const idle = setInterval(() => app.server.closeIdleConnections(), closeIdleEveryMs)
+      await app.close()
+      clearInterval(idle)
+      await gate.drained()
+      await refusals.drained()
+      await usage.close().catch(() => {})
+      await stores.close()
+    },
+  }
+}

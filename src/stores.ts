@@ -1,0 +1,186 @@
+/**
+ * What the service needs of its data servers, in its own words. Adapters, named by technology, are in
+ * postgres/, redis/ and memory/; only wiring.ts knows which is in use.
+ */
+import type { Key, KeyState } from '../schemas/key.ts'
+import type { RefusalReason } from '../schemas/refusal.ts'
+import type { NewKey } from './rules/new-key.ts'
+
+/** A server is away, too slow or overloaded: what was asked for cannot be decided now. Always a 503, never a 401. */
+export class Unavailable extends Error {
+  readonly statusCode = 503
+}
+
+// ---- counting -------------------------------------------------------------------------------------------------
+
+/** What one script call answered to all who were counted by it. */
+export interface Turn {
+  /** The counting server's clock, Unix milliseconds. */
+  readonly nowMs: number
+  /** This process's monotonic clock at the answer, milliseconds (performance.now). */
+  readonly monoMs: number
+  /** Whether the versions are those of the shared store. If not, nothing vouches for a cached key. */
+  readonly vouched: boolean
+}
+
+/** `number`: this hit's own in the minute, from 1. `version`: the key's; 0 if none is known, below 0 if unreadable. */
+export type OnCounted = (number: number, version: number, turn: Turn) => void
+
+export interface Counter {
+  /** Adds one hit to the key's current minute. False when full: nothing was counted and nobody is called. */
+  hit(keyId: string, onCounted: OnCounted): boolean
+  /**
+   * Publishes that keys have changed. Resolves true once every instance will see it, false if that could not be
+   * confirmed; never rejects. A version is never lowered.
+   */
+  raise(versions: { keyId: string; version: number }[]): Promise<boolean>
+  /** shared: one count for all instances; local: the shared store is away, this instance counts on; memory: there is none. */
+  readonly mode: 'shared' | 'local' | 'memory'
+  close(): Promise<void>
+}
+
+// ---- keys and users ---------------------------------------------------------------------------------------------
+
+/** A stored key, times in Unix seconds. Its secret and the secret's hash are not part of it. */
+export interface StoredKey {
+  id: string
+  userId: string
+  name: string
+  keyPrefix: string
+  rateLimitRpm: number
+  version: number
+  createdAt: number
+  expiresAt: number | null
+  revokedAt: number | null
+  lastUsedAt: number | null
+}
+
+/** What authentication reads of a key, and the database's clock at that reading (Unix seconds). */
+export interface KeyCredential {
+  hash: string
+  id: string
+  userId: string
+  rateLimitRpm: number
+  version: number
+  expiresAt: number | null
+  revokedAt: number | null
+  ownerDeleted: boolean
+  nowS: number
+}
+
+/** Who changes something, for the audit log. Values from outside are already free of secrets. */
+export interface Actor {
+  requestId: string
+  keyId: string | null
+  method: string | null
+  path: string | null
+  ip: string | null
+  userAgent: string | null
+}
+
+export type KeyChange = { name?: string; rateLimitRpm?: number; expiresAt?: number | null }
+
+export interface KeyStore {
+  /** By hex HMAC; absent ones are not in the answer. One statement however many. */
+  findByHash(hashes: string[]): Promise<KeyCredential[]>
+  /** Makes a key if the caller's own (unless made by the operator) is usable and the user has room for one more. */
+  create(
+    key: NewKey,
+    actor: Actor,
+  ): Promise<
+    | { ok: true; key: StoredKey }
+    | { ok: false; reason: 'limit_reached' | 'no_such_user' }
+    | { ok: false; reason: 'caller_unusable'; refusal: RefusalReason }
+  >
+  get(id: string, userId: string): Promise<StoredKey | null>
+  /** Newest first, at most `limit`; null if `startingAfter` is not one of the user's keys. */
+  list(
+    userId: string,
+    page: { limit: number; startingAfter?: string | undefined; status?: KeyState | undefined },
+  ): Promise<StoredKey[] | null>
+  change(
+    id: string,
+    userId: string,
+    change: KeyChange,
+    actor: Actor,
+  ): Promise<{ ok: true; key: StoredKey } | { ok: false; reason: 'absent' | 'not_active' | 'expiry_in_past' }>
+  /** Idempotent: a revoked key keeps its moment. `userId` null: the operator, for any user. */
+  revoke(id: string, userId: string | null, actor: Actor): Promise<StoredKey | null>
+  /** Last uses as Unix seconds; an earlier one than stored changes nothing. */
+  touch(uses: Map<string, number>): Promise<void>
+}
+
+export interface User {
+  id: string
+  name: string
+  created_at: number
+  deleted_at: number | null
+}
+
+export interface UserStore {
+  create(user: { id: string; name: string }, actor: Actor): Promise<User>
+  list(): Promise<User[]>
+  /** Soft-deletes (idempotent) and gives the keys that every instance must now read again; null if absent. */
+  remove(
+    id: string,
+    actor: Actor,
+  ): Promise<{ user: User; versions: { keyId: string; version: number }[] } | null>
+}
+
+// ---- audit --------------------------------------------------------------------------------------------------------
+
+export type AuditEvent =
+  | 'auth.refused'
+  | 'key.created'
+  | 'key.updated'
+  | 'key.revoked'
+  | 'user.created'
+  | 'user.deleted'
+
+/** One refusal to be kept. Everything from outside is bounded and free of secrets. */
+export interface Refusal extends Actor {
+  reason: RefusalReason
+  userId: string | null
+}
+
+export interface AuditEntry {
+  id: string
+  /** ISO 8601 with milliseconds, UTC. */
+  occurred_at: string
+  request_id: string
+  event: AuditEvent
+  reason: RefusalReason | null
+  key_id: string | null
+  user_id: string | null
+  actor_key_id: string | null
+  method: string | null
+  path: string | null
+  ip: string | null
+  user_agent: string | null
+  details: Record<string, unknown> | null
+}
+
+export interface AuditLog {
+  /** Resolves once all are committed. */
+  recordRefusals(refusals: Refusal[]): Promise<void>
+  find(requestId: string): Promise<AuditEntry[]>
+  /** Newest first. `since` is a moment in Unix seconds. */
+  list(filter: {
+    reason?: RefusalReason | undefined
+    keyId?: string | undefined
+    since?: number | undefined
+    limit: number
+  }): Promise<AuditEntry[]>
+}
+
+/** The one way from a stored key to what crosses the wire. */
+export const keyBody = (key: StoredKey): Key => ({
+  id: key.id,
+  name: key.name,
+  key_prefix: key.keyPrefix,
+  rate_limit_rpm: key.rateLimitRpm,
+  last_used_at: key.lastUsedAt,
+  expires_at: key.expiresAt,
+  created_at: key.createdAt,
+  revoked_at: key.revokedAt,
+})

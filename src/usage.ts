@@ -1,0 +1,72 @@
+/**
+ * When keys were last used: noted in memory, written to Postgres in one statement at most a second later. Best effort: what
+ * could not be written is tried again with what came since; a killed process loses up to a second of it.
+ */
+import type { KeyStore } from './stores.ts'
+
+export interface Usage {
+  note(keyId: string, atS: number): void
+  /** The last use not yet known to be in Postgres, Unix seconds. */
+  pending(keyId: string): number | null
+  /** Writes what is pending and stops. */
+  close(): Promise<void>
+}
+
+const flushEveryMs = 500
+const statementMax = 5000
+/** Keys noted while Postgres is away; about 100 bytes each. Beyond it the uses of further keys are forgotten. */
+const pendingMax = 200_000
+
+export function createUsage(options: {
+  keys: Pick<KeyStore, 'touch'>
+  onBatch?: (size: number) => void
+  onError?: (error: unknown) => void
+}): Usage {
+  const { keys, onBatch, onError } = options
+  let noted = new Map<string, number>()
+  let writing = new Map<string, number>()
+  let flushing: Promise<void> | null = null
+
+  function note(keyId: string, atS: number) {
+    const known = noted.get(keyId)
+    if (known === undefined ? noted.size < pendingMax : known < atS) noted.set(keyId, atS)
+  }
+
+  async function flush() {
+    while (noted.size > 0) {
+      const all = [...noted]
+      writing = new Map(all.slice(0, statementMax))
+      noted = new Map(all.slice(statementMax))
+      onBatch?.(writing.size)
+      try {
+        await keys.touch(writing)
+      } catch (error) {
+        onError?.(error)
+        for (const [keyId, atS] of writing) note(keyId, atS)
+        return
+      } finally {
+        writing = new Map()
+      }
+    }
+  }
+
+  const timer = setInterval(() => {
+    flushing ??= flush().finally(() => {
+      flushing = null
+    })
+  }, flushEveryMs)
+  timer.unref()
+
+  return {
+    note,
+    pending(keyId) {
+      const atS = Math.max(noted.get(keyId) ?? 0, writing.get(keyId) ?? 0)
+      return atS === 0 ? null : atS
+    },
+    async close() {
+      clearInterval(timer)
+      await flushing
+      await flush()
+    },
+  }
+}

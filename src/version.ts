@@ -1,0 +1,4 @@
+/** The version of package.json. */
+import { createRequire } from 'node:module'
+
+export const { version } = createRequire(import.meta.url)('latchkey/package.json') as { version: string }

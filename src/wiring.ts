@@ -1,0 +1,156 @@
+/**
+ * Which store is which: the one place that knows the concrete ones. With DATABASE_URL and REDIS_URL it uses those servers and
+ * starts nothing; without, a Postgres of its own and counting in memory.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Cluster, Redis } from 'ioredis'
+import type { Config } from './config.ts'
+import { openEmbeddedPostgres } from './embedded/postgres.ts'
+import { keptHashSecret } from './hash-secret.ts'
+import { createMemoryCounter } from './memory/counter.ts'
+import { createAuditLog } from './postgres/audit.ts'
+import { createKeyStore } from './postgres/keys.ts'
+import { type Migration, migrate } from './postgres/migrate.ts'
+import { dropPartitionsOlderThan, ensurePartitions } from './postgres/partitions.ts'
+import { createPool, isServersFault } from './postgres/pool.ts'
+import { createUserStore } from './postgres/users.ts'
+import { connectRedis } from './redis/connect.ts'
+import { createRedisCounter, type RedisCounterOptions } from './redis/counter.ts'
+import type { AuditLog, Counter, KeyStore, UserStore } from './stores.ts'
+
+export interface Stores {
+  keys: KeyStore
+  users: UserStore
+  audit: AuditLog
+  counter: Counter
+  hashSecret: string
+  /** How long a copy of a key is believed that the shared counter vouches for, and one that it does not, milliseconds. */
+  vouchedMs: number
+  unvouchedMs: number
+  /** How long a change may have to wait until no instance believes an older copy, milliseconds. */
+  believedMs: number
+  /** Set where the database is our own: resolves with a reason if it ends by itself. */
+  embedded: { exited: Promise<string> } | null
+  applied: Migration[]
+  /** Makes the coming audit partitions and drops those past AUDIT_RETENTION_DAYS, which it names. */
+  maintain(): Promise<string[]>
+  close(): Promise<void>
+}
+
+export interface OpenOptions {
+  /** serve: the one service of an embedded database; command: anything beside it. */
+  role: 'serve' | 'command'
+  onProgress?: (line: string) => void
+  onMode?: RedisCounterOptions['onMode']
+  onBatch?: RedisCounterOptions['onBatch']
+  /** A connection to count on in place of REDIS_URL's. */
+  redis?: Redis | Cluster
+}
+
+/** What an instance believes while it runs alone, so the command line has to wait for it. */
+const unvouchedAloneMs = 1000
+/** A database that starts together with us. */
+const databaseWaitMs = 30_000
+const redisWaitMs = 1000
+
+export async function openStores(config: Config, options: OpenOptions): Promise<Stores> {
+  const { role, onProgress = () => {} } = options
+  const closers: (() => Promise<unknown>)[] = []
+  const close = async () => {
+    for (const one of closers.splice(0).reverse()) await one()
+  }
+  try {
+    const embedded =
+      config.databaseUrl === null
+        ? await openEmbeddedPostgres({ dataDir: config.dataDir, role, onProgress })
+        : null
+    if (embedded) closers.push(() => embedded.stop())
+    const url = config.databaseUrl ?? embedded!.url
+    const hashSecret = config.hashSecret ?? (await keptHashSecret(config.dataDir))
+    const applied = await migrated(url, role === 'serve' ? databaseWaitMs : 0, onProgress)
+
+    const pool = (purpose: string, max: number, timeoutMs: number) => {
+      const made = createPool({ url, purpose, max, timeoutMs })
+      closers.push(() => made.close())
+      return made
+    }
+    // Apart, so that a slow list cannot hold up authentication, nor a flood of refusals a list.
+    const lookups = pool('lookups', 2, 1000)
+    const management = pool('management', 4, 1300)
+    const auditing = pool('audit', 2, 1200)
+    const background = pool('background', 1, 5000)
+
+    const counter = await openCounter(config, options)
+    closers.push(() => counter.close())
+    const counted = counter.mode !== 'memory'
+    return {
+      keys: createKeyStore({ lookups, management, background }, { keysPerUserMax: config.maxKeysPerUser }),
+      users: createUserStore(management),
+      audit: createAuditLog({ audit: auditing, management }),
+      counter,
+      hashSecret,
+      vouchedMs: config.keyCacheSeconds * 1000,
+      // Other instances may share a database that was given to us, and nothing would tell of their changes.
+      unvouchedMs: embedded && !counted ? Math.min(unvouchedAloneMs, config.keyCacheSeconds * 1000) : 0,
+      believedMs: counted ? config.keyCacheSeconds * 1000 : embedded ? unvouchedAloneMs : 0,
+      embedded,
+      applied,
+      maintain: () =>
+        background.run<string[]>((sql) =>
+          sql.begin(async (tx): Promise<string[]> => {
+            await ensurePartitions(tx)
+            return config.auditRetentionDays === null
+              ? []
+              : dropPartitionsOlderThan(tx, config.auditRetentionDays)
+          }),
+        ),
+      close,
+    }
+  } catch (error) {
+    await close().catch(() => {})
+    throw error
+  }
+}
+
+async function openCounter(config: Config, options: OpenOptions): Promise<Counter> {
+  const { role, redis, onMode, onBatch } = options
+  if (config.redisUrls.length === 0 && redis === undefined) {
+    return createMemoryCounter({ alone: role === 'serve' || config.databaseUrl !== null })
+  }
+  const client = redis ?? connectRedis([...config.redisUrls])
+  // Without a listener a refused connection would end the process; the counter sees it by itself.
+  client.on('error', () => {})
+  const untilMs = performance.now() + redisWaitMs
+  while (client.status !== 'ready' && performance.now() < untilMs) await sleep(10)
+  return createRedisCounter({ client, ...(onMode && { onMode }), ...(onBatch && { onBatch }) })
+}
+
+async function migrated(
+  url: string,
+  waitMs: number,
+  onProgress: (line: string) => void,
+): Promise<Migration[]> {
+  const untilMs = performance.now() + waitMs
+  for (let told = false; ; ) {
+    try {
+      return await migrate(url)
+    } catch (error) {
+      if (!isServersFault(error) || performance.now() > untilMs || isRefused(error)) throw plainly(error)
+      if (!told)
+        onProgress(`Waiting for Postgres: ${(error as Error).message || (error as { code?: string }).code}`)
+      told = true
+      await sleep(500)
+    }
+  }
+}
+
+/** No waiting helps against a wrong password or database name (SQLSTATE classes 28 and 3D). */
+const isRefused = (error: unknown) => /^(28|3D)/.test(String((error as { code?: unknown }).code))
+
+/** The server's words without its address, user or statement. */
+function plainly(error: unknown): Error {
+  const { code, message } = error as { code?: string; message?: string }
+  if (code === undefined) return error as Error
+  const what = /^[0-9A-Z]{5}$/.test(code) ? message : `cannot be reached (${code})`
+  return new Error(`the Postgres of DATABASE_URL: ${what}`, { cause: error })
+}

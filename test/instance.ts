@@ -1,0 +1,134 @@
+/** Instances of the service on real servers, for tests: started in this process, closed at the end of the test. */
+import type { AddressInfo } from 'node:net'
+import { pino } from 'pino'
+import type { Test } from 'tap'
+import { type Config, readConfig } from '../src/config.ts'
+import { newId } from '../src/rules/id.ts'
+import { newKey } from '../src/rules/new-key.ts'
+import { openService, type Service } from '../src/service.ts'
+import { keyBody, type User } from '../src/stores.ts'
+import type { Services } from './services/index.ts'
+
+export const hashSecret = 'a secret of the tests, thirty-two characters at least'
+
+export interface Answer {
+  status: number
+  headers: Headers
+  // biome-ignore lint/suspicious/noExplicitAny: tests read whatever a body should hold
+  body: any
+  text: string
+}
+
+export interface Ask {
+  token?: string
+  /** Sent as JSON. */
+  json?: unknown
+  /** Sent as it is. */
+  body?: BodyInit
+  headers?: Record<string, string>
+}
+
+export interface Instance {
+  url: string
+  port: number
+  service: Service
+  config: Config
+  /** Log lines so far, parsed. */
+  log: Record<string, unknown>[]
+  ask(method: string, path: string, ask?: Ask): Promise<Answer>
+  close(): Promise<void>
+}
+
+export async function startInstance(
+  t: Test,
+  services: Pick<Services, 'databaseUrl' | 'redisUrl' | 'connectRedis'>,
+  env: Record<string, string> = {},
+): Promise<Instance> {
+  const config = readConfig({
+    DATABASE_URL: services.databaseUrl,
+    ...(services.redisUrl !== null && { REDIS_URL: services.redisUrl }),
+    HASH_SECRET: hashSecret,
+    PORT: '0',
+    BASE_URL: 'http://latchkey.test',
+    ...env,
+  })
+  const log: Record<string, unknown>[] = []
+  const logger = pino({ level: config.logLevel }, { write: (line: string) => void log.push(JSON.parse(line)) })
+  const service = await openService(config, logger, {
+    role: 'serve',
+    // Redis as a last resort lives in this process and has no URL.
+    ...(services.redisUrl === null && {
+      redis: services.connectRedis({
+        enableOfflineQueue: false,
+        autoResendUnfulfilledCommands: false,
+        maxRetriesPerRequest: 0,
+      }),
+    }),
+  })
+  await service.app.listen({ host: '127.0.0.1', port: 0 })
+  const { port } = service.app.server.address() as AddressInfo
+  const url = `http://127.0.0.1:${port}`
+
+  let closed: Promise<void> | undefined
+  const close = () => {
+    closed ??= service.close()
+    return closed
+  }
+  t.teardown(close)
+  return { url, port, service, config, log, close, ask: (method, path, ask) => ask1(url, method, path, ask) }
+}
+
+async function ask1(url: string, method: string, path: string, { token, json, body, headers }: Ask = {}): Promise<Answer> {
+  const response = await fetch(url + path, {
+    method,
+    headers: {
+      ...(token !== undefined && { authorization: `Bearer ${token}` }),
+      ...(json !== undefined && { 'content-type': 'application/json' }),
+      ...headers,
+    },
+    ...(json !== undefined ? { body: JSON.stringify(json) } : body !== undefined ? { body } : {}),
+    redirect: 'manual',
+  })
+  const text = await response.text()
+  const isJson = response.headers.get('content-type')?.startsWith('application/json') ?? false
+  return { status: response.status, headers: response.headers, text, body: isJson && text !== '' ? JSON.parse(text) : null }
+}
+
+const operator = () => ({
+  requestId: newId('req_'),
+  keyId: null,
+  method: null,
+  path: null,
+  ip: null,
+  userAgent: 'test',
+})
+
+/** A user made as the command line makes one. */
+export const makeUser = ({ service }: Instance, name = 'somebody'): Promise<User> =>
+  service.stores.users.create({ id: newId('usr_'), name }, operator())
+
+/** A key made as the command line makes one, with its token. */
+export async function makeKey(
+  { service, config }: Instance,
+  wanted: { userId: string; name?: string; rateLimitRpm?: number; expiresAt?: number | null },
+) {
+  const { token, key } = newKey(
+    { name: 'a key', rateLimitRpm: 1_000_000, expiresAt: null, ...wanted },
+    { keyPrefix: config.keyPrefix, hashSecret: service.stores.hashSecret },
+  )
+  const created = await service.stores.keys.create(key, operator())
+  if (!created.ok) throw new Error(`not created: ${created.reason}`)
+  return { ...keyBody(created.key), token, userId: wanted.userId }
+}
+
+/** A user with one key: what most tests begin with. */
+export async function makeCaller(instance: Instance, wanted: { rateLimitRpm?: number; expiresAt?: number | null } = {}) {
+  const user = await makeUser(instance)
+  return makeKey(instance, { userId: user.id, ...wanted })
+}
+
+/** Soft-deletes a user as `latchkey users delete` does. */
+export async function deleteUser({ service }: Instance, id: string): Promise<void> {
+  const removed = await service.stores.users.remove(id, operator())
+  if (removed) await service.stores.counter.raise(removed.versions)
+}

@@ -1,0 +1,41 @@
+// Databases for tests: each empty, each named by the run it belongs to.
+import postgres from 'postgres'
+
+const nameOf = (run: string, end: string) => `latchkey_test_${run}_${end}`
+
+export async function createDatabase(adminUrl: string, run: string, end: string): Promise<string> {
+  const name = nameOf(run, end)
+  // From template0, which nobody can be connected to: a connection to the template makes `create database` fail.
+  await asAdmin(adminUrl, (sql) => sql`create database ${sql(name)} template template0`)
+  const url = new URL(adminUrl)
+  url.pathname = `/${name}`
+  return url.href
+}
+
+export async function dropDatabase(adminUrl: string, url: string): Promise<void> {
+  const name = new URL(url).pathname.slice(1)
+  await asAdmin(adminUrl, (sql) => sql`drop database if exists ${sql(name)} with (force)`)
+}
+
+export async function dropDatabasesOf(run: string, adminUrl: string): Promise<void> {
+  await asAdmin(adminUrl, async (sql) => {
+    const rows = await sql<{ datname: string }[]>`
+      select datname from pg_database where starts_with(datname::text, ${nameOf(run, '')})`
+    for (const { datname } of rows) await sql`drop database if exists ${sql(datname)} with (force)`
+  })
+}
+
+export async function postgresVersion(url: string): Promise<string> {
+  const [row] = await asAdmin(url, (sql) => sql<{ server_version: string }[]>`show server_version`)
+  // Distributions add their own: "15.19 (Debian 15.19-0+deb12u1)".
+  return row?.server_version.split(' ')[0] ?? ''
+}
+
+async function asAdmin<T>(url: string, work: (sql: postgres.Sql) => Promise<T>): Promise<T> {
+  const sql = postgres(url, { max: 1, connect_timeout: 5, onnotice: () => {} })
+  try {
+    return await work(sql)
+  } finally {
+    await sql.end({ timeout: 5 })
+  }
+}
