@@ -24,7 +24,7 @@ export interface Ask {
   /** Sent as JSON. */
   json?: unknown
   /** Sent as it is. */
-  body?: BodyInit
+  body?: string | Uint8Array
   headers?: Record<string, string>
 }
 
@@ -86,7 +86,7 @@ async function ask1(url: string, method: string, path: string, { token, json, bo
       ...(json !== undefined && { 'content-type': 'application/json' }),
       ...headers,
     },
-    ...(json !== undefined ? { body: JSON.stringify(json) } : body !== undefined ? { body } : {}),
+    ...(json !== undefined ? { body: JSON.stringify(json) } : body !== undefined ? { body: body as never } : {}),
     redirect: 'manual',
   })
   const text = await response.text()

@@ -58,26 +58,31 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
 
   function flush() {
     scheduled = false
-    while (gathered.length > 0 && callsUnderWay < callsMax) void call(gathered.shift()!)
+    while (gathered.length > 0 && callsUnderWay < callsMax) call(gathered.shift()!)
   }
 
-  async function call(hits: Hits) {
+  function call(hits: Hits) {
     callsUnderWay++
-    onBatch?.(hits.size, hits.keyIds.length)
+    onBatch?.(hits.size(), hits.keyIds.length)
     lastKeyId = hits.keyIds[0]
     const sent = scripts.hit(hits.keyIds, hits.sums)
-    try {
-      shared(hits, await answerOf(sent, answerTimeoutMs))
-    } catch (error) {
-      goLocal((error as Error).message)
-      local(hits)
-      // The call may still run: what it answers late is at least known.
-      sent.then(
-        (answer) => remember(hits, answer),
-        () => {},
-      )
-    }
-    waiting -= hits.size
+    answerOf(sent, answerTimeoutMs).then(
+      (answer) => {
+        shared(hits, answer)
+        called(hits)
+      },
+      (error: Error) => {
+        goLocal(error.message)
+        local(hits)
+        called(hits)
+        // The call may still run: what it answers late is at least known.
+        sent.then((answer) => remember(hits, answer)).catch(() => {})
+      },
+    )
+  }
+
+  function called(hits: Hits) {
+    waiting -= hits.size()
     callsUnderWay--
     schedule()
   }
@@ -112,7 +117,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
     const rest = gathered
     gathered = []
     for (const hits of rest) {
-      waiting -= hits.size
+      waiting -= hits.size()
       local(hits)
     }
     probe(performance.now())
