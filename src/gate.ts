@@ -60,7 +60,7 @@ export function createGate(options: GateOptions): Gate {
     onBatch: (size) => onLookupBatch?.(size),
     onShed: () => onShed?.('lookups'),
     async run(hashes) {
-      const found = new Map((await keys.findByHash(hashes)).map((key) => [key.hash, key]))
+      const found = new Map((await keys.findByHash([...new Set(hashes)])).map((key) => [key.hash, key]))
       return hashes.map((hash) => found.get(hash))
     },
   })

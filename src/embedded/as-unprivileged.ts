@@ -106,7 +106,8 @@ function tryVersion(launch: Launch, binaries: Binaries): { major: string | null;
   if (error === undefined) return { major, why: lastRelevantLine(stderr ?? '') || `status ${status}` }
   // The file is there, so what is not found is the loader that it names: a Linux without glibc.
   const lacksLoader = launch.name === 'direct' && codeOf(error) === 'ENOENT' && exists(binaries.postgres)
-  return { major: null, why: lacksLoader ? 'it needs a Linux with glibc' : error.message }
+  if (lacksLoader) return { major: null, why: 'it needs a Linux with glibc' }
+  return { major: null, why: codeOf(error) === 'EPERM' ? 'that is not permitted here' : error.message }
 }
 
 /** The first directory on the way to the programs or to the data that this launch would not get through. */

@@ -2,7 +2,15 @@
  * The Postgres that npm has installed for this platform. Its package's install script, which makes the links between the
  * libraries' names, is switched off here as everywhere (.npmrc), so the links are made at the first start.
  */
-import { chmodSync, existsSync, mkdirSync, readFileSync, readlinkSync, symlinkSync, unlinkSync } from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  readlinkSync,
+  symlinkSync,
+  unlinkSync,
+} from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { childEnv } from './child-env.ts'

@@ -20,7 +20,7 @@ import { join } from 'node:path'
 import { commandOf, type Launch } from './as-unprivileged.ts'
 import type { Binaries } from './binaries.ts'
 import { type DataDir, readOrMakePassword, syncDirectory } from './data-dir.ts'
-import { codeOf, diskFull, fileFault, lastRelevantLine } from './faults.ts'
+import { codeOf, diskFull, fileFault, lastRelevantLine, saysDiskFull } from './faults.ts'
 
 const halfMade = 'postgres.new-'
 // It ends with writing some 40 MB out to the disk.
@@ -46,7 +46,6 @@ export function hasCluster(dir: DataDir, major: string): boolean {
 }
 
 export async function makeCluster(dir: DataDir, binaries: Binaries, launch: Launch): Promise<void> {
-  removeHalfMade(dir)
   const work = mkdtempSync(join(dir.path, halfMade))
   try {
     // A copy of the password that initdb may read, whoever it runs as.
@@ -75,7 +74,7 @@ export function handOver(cluster: string, { owner }: Launch): void {
 }
 
 /** Left by a start that was killed. Its initdb may still be writing there; then the next start removes the rest. */
-function removeHalfMade(dir: DataDir): void {
+export function removeHalfMade(dir: DataDir): void {
   for (const entry of readdirSync(dir.path).filter((name) => name.startsWith(halfMade))) {
     try {
       rmSync(join(dir.path, entry), { recursive: true, force: true })
@@ -119,7 +118,7 @@ function initdb(
     child.on('error', (cause) => reject(new Error(`initdb could not be run: ${cause.message}`, { cause })))
     child.on('close', (code, signal) => {
       if (code === 0) return resolve()
-      if (output.includes('No space left on device')) return reject(diskFull(dir.path))
+      if (saysDiskFull(output)) return reject(diskFull(dir.path))
       const why = code === null ? `ended by ${signal}` : lastRelevantLine(output)
       reject(new Error(`Postgres could not be set up in ${dir.path}: ${why}`))
     })

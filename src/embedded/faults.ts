@@ -13,6 +13,9 @@ export const messageOf = (error: unknown): string => (error instanceof Error ? e
 export const diskFull = (dir: string, cause?: unknown) =>
   new Error(`The disk that holds ${dir} is full: make room, or point DATA_DIR elsewhere`, { cause })
 
+/** A write that was cut short brings no errno, but the same hint. */
+export const saysDiskFull = (output: string) => /No space left on device|Check free disk space/.test(output)
+
 /** A file operation in DATA_DIR failed. */
 export function fileFault(error: unknown, dir: string): Error {
   switch (codeOf(error)) {
@@ -50,13 +53,17 @@ export function logSince(path: string, offset: number): string {
   }
 }
 
-/** The last line that says why, without time and process id; the last line of all when none does. */
+/** The last line that says why; the last line of all when none does. */
 export function lastRelevantLine(output: string): string {
-  const lines = output.split('\n').filter((line) => line.trim() !== '')
-  const why =
-    lines.findLast((line) => /\b(FATAL|PANIC|initdb: error|pg_ctl: )/.test(line)) ?? lines.at(-1) ?? ''
-  return why
-    .replace(/^.*?\b(?:FATAL|PANIC|LOG|ERROR): +/, '')
-    .replace(/^.*initdb: error: /, '')
-    .trim()
+  // Before it has a log Postgres explains itself over several lines.
+  const early = /^(?:\S*\/)?postgres: (.+)/ms.exec(output)?.[1]
+  if (early !== undefined) return early.trim().replaceAll('\n', ' ')
+  const why = output.split('\n').findLast((line) => /\b(FATAL|PANIC|initdb: error|pg_ctl): /.test(line))
+  return why === undefined ? lastLine(output) : withoutPrefix(why)
 }
+
+export const lastLine = (output: string): string => withoutPrefix(output.trimEnd().split('\n').at(-1) ?? '')
+
+/** Without time, process id and severity. */
+const withoutPrefix = (line: string) =>
+  line.replace(/^.*?\b(?:FATAL|PANIC|LOG|ERROR|initdb: error|pg_ctl): +/, '').trim()

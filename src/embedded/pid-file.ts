@@ -1,5 +1,5 @@
 /** postmaster.pid: which Postgres runs in the directory, where it listens, and how far it has come. */
-import { readFileSync, unlinkSync, writeFileSync } from 'node:fs'
+import { closeSync, ftruncateSync, openSync, readFileSync, unlinkSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { codeOf } from './faults.ts'
 import { whose } from './processes.ts'
@@ -37,7 +37,6 @@ export function findPostmaster(cluster: string): Postmaster | null {
     case 'ours':
       return named
     case 'gone':
-      return null
     case 'other':
       disown(cluster)
       return null
@@ -49,15 +48,24 @@ export function findPostmaster(cluster: string): Postmaster | null {
 }
 
 /**
- * The file outlived its Postgres and the id went to some other process, for which Postgres would refuse to start. Put our id in
- * its place: Postgres disregards its parent's, and goes on to check by the rest of the file that no backend of the old one
- * still uses the shared memory. Without the file that check would not be made.
+ * The file outlived its Postgres. If the id went to some other process, or to a zombie that nobody reaps, Postgres would refuse to
+ * start for it. Put our id in its place: Postgres disregards its parent's, and goes on to check by the rest of the file that no
+ * backend of the old one still uses the shared memory. Without the file that check would not be made.
  */
 function disown(cluster: string): void {
-  if (process.platform === 'win32') {
-    unlinkSync(fileOf(cluster))
-    return
+  try {
+    if (process.platform === 'win32') {
+      unlinkSync(fileOf(cluster))
+      return
+    }
+    const [, ...rest] = readFileSync(fileOf(cluster), 'utf8').split('\n')
+    // In place, as it must stay its owner's.
+    const fd = openSync(fileOf(cluster), 'r+')
+    ftruncateSync(fd)
+    writeSync(fd, [process.pid, ...rest].join('\n'))
+    closeSync(fd)
+  } catch (error) {
+    // It was on its way out and has removed the file itself.
+    if (codeOf(error) !== 'ENOENT') throw error
   }
-  const [, ...rest] = readFileSync(fileOf(cluster), 'utf8').split('\n')
-  writeFileSync(fileOf(cluster), [process.pid, ...rest].join('\n'))
 }

@@ -6,13 +6,17 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { chooseLaunch } from './as-unprivileged.ts'
 import { findBinaries } from './binaries.ts'
-import { handOver, hasCluster, makeCluster } from './cluster.ts'
+import { handOver, hasCluster, makeCluster, removeHalfMade } from './cluster.ts'
 import { type DataDir, openDataDir, readPassword } from './data-dir.ts'
+import { watchExit } from './exit-watch.ts'
 import { fileFault, lastRelevantLine, logSince } from './faults.ts'
 import { findPostmaster, type Postmaster } from './pid-file.ts'
-import { type Started, startMsMax, startPostmaster, stopPostmaster } from './postmaster.ts'
+import { type Started, startMsMax, startPostmaster } from './postmaster.ts'
+import { whose } from './processes.ts'
+import { refusal } from './server-answers.ts'
 import { takeStartLock } from './start-lock.ts'
-import { type Outcome, type Role, refusal, type Use, useServer } from './users-lock.ts'
+import { stopPostmaster } from './stop-postmaster.ts'
+import { type Outcome, type Role, type Use, useServer } from './users-lock.ts'
 
 export interface EmbeddedPostgres {
   /** postgres://latchkey:<password>@127.0.0.1:<port>/latchkey */
@@ -87,6 +91,7 @@ async function start(
 ): Promise<{ started: Started; made: boolean }> {
   const binaries = findBinaries(dir.libraries)
   const { launch, major } = chooseLaunch(binaries, dir)
+  removeHalfMade(dir)
   const made = !hasCluster(dir, major)
   if (made) {
     onProgress(`Setting up a Postgres in ${dir.cluster}`)
@@ -108,9 +113,10 @@ async function enter(
     throw new Error(`${dir.password} is missing, without which the data in ${dir.cluster} stays closed`)
   const url = `postgres://latchkey:${password}@127.0.0.1:${port}/latchkey`
   const exit = watchExit(dir, pid, started?.pid === pid ? started : null)
+  const isUp = () => ['ours', 'unknown'].includes(whose(pid, dir.cluster))
   let outcome: Outcome
   try {
-    outcome = await useServer({ url, pid, role, onGone: exit.seen })
+    outcome = await useServer({ url, role, isUp, onGone: exit.seen })
   } catch (error) {
     // Nobody else can have come in meanwhile, and nobody would stop it.
     if (started?.pid === pid) await stopPostmaster(pid, dir)
@@ -135,34 +141,4 @@ async function enter(
 async function leave(use: Use, pid: number, dir: DataDir): Promise<void> {
   if (await use.leave()) await stopPostmaster(pid, dir)
   await use.end()
-}
-
-/** By the child's exit where it is ours, by the loss of the connection where it is not. */
-function watchExit(dir: DataDir, pid: number, started: Started | null) {
-  const logOffset = started?.logOffset ?? 0
-  let seen = () => {}
-  const happened = new Promise<string>((resolve) => {
-    seen = () => {
-      const { signalCode = null, exitCode = null } = started?.child ?? {}
-      const how = signalCode
-        ? `was ended by ${signalCode}`
-        : exitCode !== null
-          ? `ended with status ${exitCode}`
-          : 'is gone'
-      const last = lastRelevantLine(logSince(dir.log, logOffset))
-      resolve(`Postgres (process ${pid}) ${how}; the last line of ${dir.log}: ${last}`)
-    }
-  })
-  let regarded = true
-  const tell = () => {
-    if (regarded) seen()
-  }
-  started?.child?.once('exit', tell)
-  return {
-    happened,
-    seen: tell,
-    disregard: () => {
-      regarded = false
-    },
-  }
 }

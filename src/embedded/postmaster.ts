@@ -1,47 +1,21 @@
-/** Starts and stops the Postgres process. Starting is for who holds the start lock. */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+/** Starts the Postgres process. For who holds the start lock. */
+import { type ChildProcess, spawn } from 'node:child_process'
 import { closeSync, fstatSync, ftruncateSync, openSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 import { commandOf, type Launch } from './as-unprivileged.ts'
-import { type Binaries, findBinaries } from './binaries.ts'
+import type { Binaries } from './binaries.ts'
 import type { DataDir } from './data-dir.ts'
-import { diskFull, fileFault, lastRelevantLine, logSince } from './faults.ts'
+import { diskFull, fileFault, lastRelevantLine, logSince, saysDiskFull } from './faults.ts'
 import { type Postmaster, readPidFile } from './pid-file.ts'
-import { isAlive, killStrays } from './processes.ts'
+import { killStrays } from './processes.ts'
+import { settings } from './server-settings.ts'
 
 const logBytesMax = 1024 * 1024
 const lookAgainMs = 10
 // A recovery after a crash replays at most max_wal_size.
 export const startMsMax = 60_000
 const straysMsMax = 15_000
-const fastStopMsMax = 10_000
-const immediateStopMsMax = 5_000
-
-/** On the command line, where they hold over whatever the directory's postgresql.conf says. */
-const settings = (port: number): string[] =>
-  [
-    'listen_addresses=127.0.0.1',
-    `port=${port}`,
-    // A socket's path may not exceed some 100 bytes, and DATA_DIR may.
-    'unix_socket_directories=',
-    'max_connections=60',
-    'shared_buffers=64MB',
-    'max_wal_size=256MB',
-    // What was answered to a client is on disk.
-    'fsync=on',
-    'full_page_writes=on',
-    'synchronous_commit=on',
-    'timezone=UTC',
-    'log_timezone=UTC',
-    'logging_collector=off',
-    'log_destination=stderr',
-    // Failed statements are told to who sent them. In this log they would grow without bound, and quote rows.
-    'log_min_messages=log',
-    'log_min_error_statement=panic',
-    'log_checkpoints=off',
-    'max_logical_replication_workers=0',
-  ].flatMap((setting) => ['-c', setting])
 
 export interface Started extends Postmaster {
   /** Absent on Windows, where pg_ctl sheds an administrator's rights, starts it and leaves. */
@@ -68,7 +42,7 @@ export async function startPostmaster(dir: DataDir, binaries: Binaries, launch: 
       await pause(50)
       continue
     }
-    if (said.includes('No space left on device')) throw diskFull(dir.path)
+    if (saysDiskFull(said)) throw diskFull(dir.path)
     throw new Error(
       `Postgres did not start: ${lastRelevantLine(said) || outcome.ended} (its log is ${dir.log})`,
     )
@@ -121,36 +95,6 @@ async function startOnce(
     }
     await pause(lookAgainMs)
   }
-}
-
-/** Resolves when it is gone, or when nothing more can be done about it. */
-export async function stopPostmaster(pid: number, dir: DataDir): Promise<void> {
-  if (process.platform === 'win32') {
-    // A signal would be its sudden death there.
-    const { pgCtl, env } = findBinaries(dir.libraries)
-    spawnSync(pgCtl, ['stop', '-m', 'fast', '-D', dir.cluster], { windowsHide: true, env })
-    return
-  }
-  for (const [signal, msMax] of [
-    // Fast: it ends its connections, writes everything out and leaves.
-    ['SIGINT', fastStopMsMax],
-    // Immediate: it leaves as in a crash; the next start recovers.
-    ['SIGQUIT', immediateStopMsMax],
-  ] as const) {
-    try {
-      process.kill(pid, signal)
-    } catch {
-      return
-    }
-    if (await goneWithin(pid, msMax)) return
-  }
-}
-
-async function goneWithin(pid: number, ms: number): Promise<boolean> {
-  for (const giveUpAtMs = Date.now() + ms; isAlive(pid); await pause(lookAgainMs)) {
-    if (Date.now() > giveUpAtMs) return false
-  }
-  return true
 }
 
 /** Opened here and handed on, so that it stays with whom DATA_DIR belongs to. Bounded at each start. */

@@ -5,9 +5,9 @@
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import postgres from 'postgres'
-import type { DataDir } from './data-dir.ts'
-import { codeOf, diskFull, messageOf } from './faults.ts'
+import { codeOf } from './faults.ts'
 import { isAlive } from './processes.ts'
+import { isOnItsWay, within } from './server-answers.ts'
 
 export type Role = 'serve' | 'command'
 
@@ -30,20 +30,14 @@ const lookAgainMs = 50
 const killedMsMax = 2_000
 const answerMsMax = 5_000
 
-const onItsWay = new Set(
-  'ECONNREFUSED ECONNRESET EPIPE CONNECTION_CLOSED CONNECTION_ENDED CONNECTION_DESTROYED CONNECT_TIMEOUT 57P01 57P02 57P03'.split(
-    ' ',
-  ),
-)
-
 /** `onGone` is told once if the server goes away by itself while it is used. */
 export async function useServer(server: {
   url: string
-  pid: number
   role: Role
+  isUp: () => boolean
   onGone: () => void
 }): Promise<Outcome> {
-  const { pid, role, onGone } = server
+  const { role, isUp, onGone } = server
   let held = false
   let regaining = false
   const sql = postgres(server.url, {
@@ -63,7 +57,7 @@ export async function useServer(server: {
     async leave() {
       held = false
       const giveUpAtMs = Date.now() + answerMsMax
-      while (isAlive(pid) && Date.now() < giveUpAtMs) {
+      while (isUp() && Date.now() < giveUpAtMs) {
         try {
           return await within(answerMsMax, leaveNow())
         } catch {
@@ -85,7 +79,7 @@ export async function useServer(server: {
     return outcome
   } catch (error) {
     await use.end()
-    if (onItsWay.has(codeOf(error))) return { ok: false, reason: 'going' }
+    if (isOnItsWay(error)) return { ok: false, reason: 'going' }
     throw error
   }
 
@@ -132,7 +126,7 @@ export async function useServer(server: {
     if (!held || regaining) return
     regaining = true
     while (held) {
-      if (!isAlive(pid)) {
+      if (!isUp()) {
         held = false
         onGone()
         break
@@ -147,37 +141,5 @@ export async function useServer(server: {
       await pause(lookAgainMs, undefined, { ref: false })
     }
     regaining = false
-  }
-}
-
-/** postgres.js waits for ever for an answer. */
-async function within<T>(ms: number, work: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(Object.assign(new Error('no answer'), { code: 'CONNECT_TIMEOUT' })), ms)
-  })
-  work.catch(() => {})
-  try {
-    return await Promise.race([work, late])
-  } finally {
-    clearTimeout(timer)
-  }
-}
-
-/** What Postgres refuses at the door, worded for who started Latchkey. */
-export function refusal(error: unknown, dir: DataDir): Error {
-  switch (codeOf(error)) {
-    case '28P01':
-      return new Error(`The Postgres in ${dir.cluster} does not accept the password in ${dir.password}`, {
-        cause: error,
-      })
-    case '53100':
-      return diskFull(dir.path, error)
-    case '53300':
-      return new Error(`The Postgres in ${dir.cluster} has no connection left: end a Latchkey that uses it`, {
-        cause: error,
-      })
-    default:
-      return new Error(`The Postgres in ${dir.cluster} refused: ${messageOf(error)}`, { cause: error })
   }
 }

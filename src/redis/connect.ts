@@ -23,6 +23,8 @@ export function connectRedis(urls: string[]): Redis | Cluster {
     clusterRetryStrategy: () => 200,
     slotsRefreshTimeout: 1000,
     slotsRefreshInterval: 2000,
-    retryDelayOnMoved: 0,
+    // Only what a server has refused is sent again: after a lost connection an increment may have run.
+    retryDelayOnFailover: 0,
+    retryDelayOnClusterDown: 0,
   })
 }

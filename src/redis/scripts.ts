@@ -6,6 +6,7 @@ import type { Cluster, Redis } from 'ioredis'
 export interface Scripts {
   /** sql/hit.lua for these API keys. */
   hit(keyIds: string[], hits: number[]): Promise<number[]>
+  ping(): Promise<unknown>
   /** sql/raise-version.lua. */
   raiseVersion(keyId: string, version: number, ttlS: number): Promise<number>
 }
@@ -25,6 +26,7 @@ export function loadScripts(client: Redis | Cluster): Scripts {
   client.defineCommand('latchkeyRaise', { lua: source('raise-version.lua'), numberOfKeys: 1 })
   const commands = client as unknown as Commands
   return {
+    ping: () => client.ping(),
     hit: (keyIds, hits) => commands.latchkeyHit(keyIds.length, ...keyIds.map(versionKey), ...hits),
     raiseVersion: (keyId, version, ttlS) => commands.latchkeyRaise(versionKey(keyId), version, ttlS),
   }

@@ -15,6 +15,8 @@ const out = openSync(log, 'a')
 // execArgv: tap's TypeScript loader is in it.
 const child = spawn(process.execPath, [...process.execArgv, keeper, String(process.ppid)], {
   detached: true,
+  // tap's processinfo would count the keeper's coverage although the run has none.
+  env: { ...process.env, _TAPJS_PROCESSINFO_COVERAGE_: '0' },
   stdio: ['ignore', out, out, 'ipc'],
 })
 

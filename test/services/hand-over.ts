@@ -1,7 +1,8 @@
 // From the `before` script to the test files. tap's runner is the parent of both, so its process id names the file: two
 // runs in one tree do not meet.
-import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { isAlive } from '../../src/embedded/processes.ts'
 import { stateFolder } from './folders.ts'
 
 export interface HandOver {
@@ -28,6 +29,14 @@ export async function readHandOver(runner: number): Promise<HandOver | null> {
     return JSON.parse(await readFile(fileOf(runner), 'utf8'))
   } catch {
     return null
+  }
+}
+
+/** Those of runs whose keeper was killed. */
+export async function removeStaleHandOvers(): Promise<void> {
+  for (const name of await readdir(stateFolder)) {
+    const runner = Number(/^run-(\d+)/.exec(name)?.[1] ?? process.pid)
+    if (!isAlive(runner)) await rm(join(stateFolder, name), { force: true })
   }
 }
 

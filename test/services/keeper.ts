@@ -2,7 +2,7 @@
 // them when the `after` script says so (SIGTERM), or when the runner is gone, however it went.
 import { randomBytes } from 'node:crypto'
 import { isAlive } from '../../src/embedded/processes.ts'
-import { removeHandOver, writeHandOver } from './hand-over.ts'
+import { removeHandOver, removeStaleHandOvers, writeHandOver } from './hand-over.ts'
 import { sweep } from './ledger.ts'
 import { firstLine } from './sources.ts'
 import { type StartedServices, startServices } from './start-services.ts'
@@ -20,6 +20,7 @@ let ending = false
 for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => void end())
 
 try {
+  await removeStaleHandOvers()
   services = await startServices(run)
   const { line, postgresUrl, redisUrl, redisDatabases } = services
   await writeHandOver(runner, { run, keeper: process.pid, postgresUrl, redisUrl, redisDatabases })

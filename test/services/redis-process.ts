@@ -20,18 +20,21 @@ export function startRedis(
     ],
     folder,
     mark: `:${port}`,
-    ready: () => answersPing(port),
+    ready: (pid) => answers(port, pid),
   })
 }
 
-/** Asks in the bare protocol: a client library would bring its own retries. Wanting a password is an answer too. */
-function answersPing(port: number): Promise<boolean> {
+/**
+ * Asks in the bare protocol: a client library would bring its own retries. It must be this process that answers, not
+ * somebody's who took the port meanwhile; one that wants a password does not tell.
+ */
+function answers(port: number, pid: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1')
     socket.setTimeout(1000, () => socket.destroy())
-    socket.once('connect', () => socket.write('PING\r\n'))
+    socket.once('connect', () => socket.write('INFO server\r\n'))
     socket.once('data', (answer) => {
-      resolve(/^(\+PONG|-NOAUTH)/.test(String(answer)))
+      resolve(answer.includes(`process_id:${pid}\r`) || String(answer).startsWith('-NOAUTH'))
       socket.destroy()
     })
     socket.on('error', () => socket.destroy())

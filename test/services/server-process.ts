@@ -1,9 +1,10 @@
 // A server as a child process: started until it answers, and to be killed, frozen and thawed with all its processes.
-import { type ChildProcess, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, openSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
+import { lastRelevantLine } from '../../src/embedded/faults.ts'
 import { enter, strike } from './ledger.ts'
 import { endTree, processTree, send, waitUntilGone } from './processes.ts'
 
@@ -41,29 +42,25 @@ export async function launch(options: Launch): Promise<ServerProcess> {
     ...options.as,
   })
   closeSync(log)
-  const [pid] = await Promise.race([once(child, 'spawn').then(() => [child.pid!]), failure(child)])
-  enter(pid!, options.folder, options.mark)
+  await once(child, 'spawn')
+  const pid = child.pid!
+  enter(pid, options.folder, options.mark)
 
   const hasExited = () => child.exitCode !== null || child.signalCode !== null
   const exited = hasExited() ? Promise.resolve() : once(child, 'exit')
-  void exited.then(() => strike(pid!))
-  const server = controls(pid!, hasExited, exited)
+  void exited.then(() => strike(pid))
+  const server = controls(pid, hasExited, exited)
 
   const deadline = Date.now() + startTimeoutMs
-  while (!(await options.ready(pid!))) {
+  while (!(await options.ready(pid))) {
     if (!hasExited() && Date.now() < deadline) {
       await pause(10)
       continue
     }
     await server.stop()
-    throw new Error(`${options.command} did not start:\n${readFileSync(logFile, 'utf8').slice(-2000)}`)
+    throw new Error(`${options.command} did not start: ${lastRelevantLine(readFileSync(logFile, 'utf8'))}`)
   }
   return server
-}
-
-async function failure(child: ChildProcess): Promise<never> {
-  const [error] = await once(child, 'error')
-  throw error
 }
 
 function controls(pid: number, hasExited: () => boolean, exited: Promise<unknown>): ServerProcess {

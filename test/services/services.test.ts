@@ -1,4 +1,4 @@
-import { once } from 'node:events'
+import { EventEmitter, once } from 'node:events'
 import { connect } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 import { Cluster, type Redis } from 'ioredis'
@@ -79,9 +79,13 @@ t.test('all Redis connections of a file reach one server, which runs Lua', async
 })
 
 t.test('a script that the server has lost is NOSCRIPT', async (t) => {
-  const redis = services.connectRedis()
-  const sha = String(await redis.script('LOAD', `return ${process.pid}`))
-  // On a Redis of the run's other files too: scripts are shared, and whoever uses them has to cope.
+  // Not on the shared Redis: other files' scripts would go as well.
+  const inProcess = services.redisUrl === null
+  const server = inProcess ? null : await startPrivateRedis(t)
+  if (!inProcess && !server) return
+  const redis = services.connectRedis(server ? { port: server.port } : {})
+  const sha = String(await redis.script('LOAD', 'return 1'))
+  t.equal(await redis.evalsha(sha, 0), 1)
   await redis.script('FLUSH')
   await t.rejects(redis.evalsha(sha, 0), /^NOSCRIPT/)
 })
@@ -141,7 +145,8 @@ t.test(
     await t.rejects(sql`select 1`.execute())
     await server.restart()
     t.same(await open(t, server.url)`select count(*)::int as kept from kept`, [{ kept: 0 }], 'recovered')
-    await server.kill('SIGTERM')
+    await server.kill('SIGINT')
+    t.throws(() => process.kill(server.pid, 0), { code: 'ESRCH' }, 'an orderly end works too')
   },
 )
 
@@ -172,12 +177,15 @@ t.test('the proxy holds a connection made in a black hole until it heals', async
 })
 
 t.test('the proxy cuts connections and refuses new ones until it heals', async (t) => {
-  const { proxy, ask } = await proxied(t)
+  const { proxy, ask, events } = await proxied(t)
   await ask()
   proxy.refuse()
   await ask()
+  const gone = once(events, 'close')
   proxy.cut()
   t.equal(proxy.connections, 0)
+  // postgres.js 3.4.9 never settles a query that is made between a connection's error and its close.
+  await gone
   await t.rejects(once(connect(proxy.port, '127.0.0.1'), 'connect'), { code: 'ECONNREFUSED' })
   await t.rejects(ask())
   await proxy.heal()
@@ -187,13 +195,15 @@ t.test('the proxy cuts connections and refuses new ones until it heals', async (
 /** Over Postgres, because every source has a real one. */
 async function proxied(t: Test) {
   const proxy = await startTcpProxy(t, services.databaseUrl)
-  const sql = postgres(proxy.url, { max: 1, backoff: false, fetch_types: false })
+  const events = new EventEmitter()
+  const onclose = () => events.emit('close')
+  const sql = postgres(proxy.url, { max: 1, backoff: false, fetch_types: false, onclose })
   t.teardown(() => sql.end({ timeout: 0 }))
   const ask = async () => {
     const { command, count } = await sql`select 1`
     return `${command} ${count}`
   }
-  return { proxy, ask }
+  return { proxy, ask, events }
 }
 
 t.test('the cluster answers for keys in all three masters', async (t) => {

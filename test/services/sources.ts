@@ -2,6 +2,13 @@
 export const sources = ['env', 'docker', 'local', 'npm'] as const
 export type Source = (typeof sources)[number]
 
+const absent: Record<Source, (what: string) => string> = {
+  env: (what) => `no ${what === 'Redis' ? 'TEST_REDIS_URL' : 'TEST_DATABASE_URL'}`,
+  docker: () => 'no container engine answers',
+  local: (what) => `this machine has no ${what} binaries`,
+  npm: (what) => `no ${what} by npm`,
+}
+
 /** A running server, found or started. */
 export interface Found {
   /** For the line that is printed, e.g. `Redis 7.0.15 from this machine's binaries`. */
@@ -40,7 +47,7 @@ export async function find<T extends Found>(what: string, finders: Record<Source
     }
   }
   throw new Error(
-    forced ? `TEST_SERVICES=${forced}, and there is no ${what} by that` : `no ${what}: ${remarks.join('; ')}`,
+    forced ? `TEST_SERVICES=${forced} and ${absent[forced](what)}` : `no ${what}: ${remarks.join('; ')}`,
   )
 }
 

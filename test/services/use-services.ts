@@ -3,6 +3,7 @@ import type { Redis, RedisOptions } from 'ioredis'
 import type { Test } from 'tap'
 import { redisConnections } from './connect-redis.ts'
 import { createDatabase, dropDatabase } from './databases.ts'
+import { endWithRunner } from './end-with-runner.ts'
 import { type HandOver, readHandOver } from './hand-over.ts'
 
 /** A database of its own (dropped at the end) and the run's Redis. */
@@ -24,6 +25,7 @@ export async function useServices(t: Test): Promise<Services> {
   const handOver = await readHandOver(process.ppid)
   if (!handOver)
     throw new Error('no services: run the tests by `npx tap run`, whose before script starts them')
+  endWithRunner()
   const { run, postgresUrl } = handOver
   const redisUrl = redisUrlOfThisFile(handOver)
   const redis = await redisConnections(redisUrl)

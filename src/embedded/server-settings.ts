@@ -1,0 +1,26 @@
+/** How the embedded Postgres runs: small, local, and losing nothing. */
+
+/** On the command line, where they hold over whatever the directory's postgresql.conf says. */
+export const settings = (port: number): string[] =>
+  [
+    'listen_addresses=127.0.0.1',
+    `port=${port}`,
+    // A socket's path may not exceed some 100 bytes, and DATA_DIR may.
+    'unix_socket_directories=',
+    'max_connections=60',
+    'shared_buffers=64MB',
+    'max_wal_size=256MB',
+    // What was answered to a client is on disk.
+    'fsync=on',
+    'full_page_writes=on',
+    'synchronous_commit=on',
+    'timezone=UTC',
+    'log_timezone=UTC',
+    'logging_collector=off',
+    'log_destination=stderr',
+    // Failed statements are told to who sent them. In this log they would grow without bound, and quote rows.
+    'log_min_messages=log',
+    'log_min_error_statement=panic',
+    'log_checkpoints=off',
+    'max_logical_replication_workers=0',
+  ].flatMap((setting) => ['-c', setting])

@@ -1,0 +1,32 @@
+/** How long an answer is waited for, fairly. */
+import { Unavailable } from '../stores.ts'
+
+/**
+ * The answer, or Unavailable after the time. Time in which this process itself was busy does not count: the answer may
+ * lie unread in the socket, so it gets one more turn of the event loop, and a little longer after a long pause.
+ */
+export function answerOf<T>(sent: Promise<T>, timeoutMs: number): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const giveUp = () => reject(new Unavailable(`no answer in ${timeoutMs} ms`))
+    const wait = (ms: number, patience: number) => {
+      const dueMs = performance.now() + ms
+      return setTimeout(() => {
+        const paused = performance.now() - dueMs > 20
+        if (paused && patience > 0) timer = wait(timeoutMs / 2, patience - 1)
+        else setImmediate(giveUp)
+      }, ms)
+    }
+    let timer = wait(timeoutMs, 2)
+    const settle = () => clearTimeout(timer)
+    sent.then(
+      (answer) => {
+        settle()
+        resolve(answer)
+      },
+      (error) => {
+        settle()
+        reject(error)
+      },
+    )
+  })
+}
