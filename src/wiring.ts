@@ -14,7 +14,7 @@ import { type Migration, migrate } from './postgres/migrate.ts'
 import { dropPartitionsOlderThan, ensurePartitions } from './postgres/partitions.ts'
 import { createPool, isServersFault } from './postgres/pool.ts'
 import { createUserStore } from './postgres/users.ts'
-import { connectRedis } from './redis/connect.ts'
+import { connectRedis, whenReady } from './redis/connect.ts'
 import { createRedisCounter, type RedisCounterOptions } from './redis/counter.ts'
 import type { AuditLog, Counter, KeyStore, UserStore } from './stores.ts'
 
@@ -120,8 +120,7 @@ async function openCounter(config: Config, options: OpenOptions): Promise<Counte
   const client = redis ?? connectRedis([...config.redisUrls])
   // Without a listener a refused connection would end the process; the counter sees it by itself.
   client.on('error', () => {})
-  const untilMs = performance.now() + redisWaitMs
-  while (client.status !== 'ready' && performance.now() < untilMs) await sleep(10)
+  await whenReady(client, redisWaitMs)
   return createRedisCounter({ client, ...(onMode && { onMode }), ...(onBatch && { onBatch }) })
 }
 

@@ -40,6 +40,7 @@ export async function useServer(server: {
   const { role, isUp, onGone } = server
   let held = false
   let regaining = false
+  let losses = 0
   const sql = postgres(server.url, {
     database: 'postgres',
     max: 1,
@@ -50,7 +51,10 @@ export async function useServer(server: {
     fetch_types: false,
     connection: { application_name: `latchkey ${role} ${process.pid}` },
     onnotice: () => {},
-    onclose: () => void regain(),
+    onclose: () => {
+      losses++
+      void regain()
+    },
   })
 
   const use: Use = {
@@ -78,22 +82,32 @@ export async function useServer(server: {
     else if (outcome.reason === 'going') await use.end()
     return outcome
   } catch (error) {
-    await use.end()
+    // At once: after a lost connection postgres.js may wait for an end that never comes.
+    await sql.end({ timeout: 0 }).catch(() => {})
     if (isOnItsWay(error)) return { ok: false, reason: 'going' }
     throw error
   }
 
   async function take(): Promise<Outcome> {
+    const before = losses
     await makeDatabase()
     const [shared] = await sql`select pg_try_advisory_lock_shared(${inUse}::bigint) as granted`
     if (!shared?.granted) return { ok: false, reason: 'going' }
-    if (role === 'command') return { ok: true, use }
+    if (role === 'serve') {
+      const by = await takeServing()
+      if (by !== 'me') return { ok: false, reason: 'served', by, use }
+    }
+    // What was locked on an earlier connection went with it.
+    return losses === before ? { ok: true, use } : { ok: false, reason: 'going' }
+  }
+
+  /** Or the process that has it. */
+  async function takeServing(): Promise<number | null | 'me'> {
     for (const giveUpAtMs = Date.now() + killedMsMax; ; await pause(lookAgainMs)) {
       const [exclusive] = await sql`select pg_try_advisory_lock(${serving}::bigint) as granted`
-      if (exclusive?.granted) return { ok: true, use }
+      if (exclusive?.granted) return 'me'
       const by = await whoServes()
-      if ((by !== null && isAlive(by)) || Date.now() > giveUpAtMs)
-        return { ok: false, reason: 'served', by, use }
+      if ((by !== null && isAlive(by)) || Date.now() > giveUpAtMs) return by
     }
   }
 
@@ -110,7 +124,8 @@ export async function useServer(server: {
     const [there] = await sql`select 1 from pg_database where datname = 'latchkey'`
     if (there) return
     await sql`create database latchkey`.catch((error) => {
-      if (codeOf(error) !== '42P04') throw error
+      // Another one made it meanwhile.
+      if (!['42P04', '23505'].includes(codeOf(error))) throw error
     })
   }
 
@@ -132,7 +147,7 @@ export async function useServer(server: {
         break
       }
       try {
-        const outcome = await take()
+        const outcome = await within(answerMsMax + killedMsMax, take())
         if (outcome.ok) break
       } catch {
         // Not there yet, or not there any more.

@@ -1,4 +1,5 @@
 /** Connections to Redis as the counter needs them: an answer soon, or none. */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Cluster, Redis } from 'ioredis'
 
 /** Nothing is queued, resent or retried: an increment that got no answer may have run. */
@@ -17,7 +18,7 @@ const impatient = {
 export function connectRedis(urls: string[]): Redis | Cluster {
   const [first, ...others] = urls
   if (first !== undefined && others.length === 0) return new Redis(first, impatient)
-  return new Cluster(urls, {
+  const cluster = new Cluster(urls, {
     redisOptions: impatient,
     enableOfflineQueue: false,
     clusterRetryStrategy: () => 200,
@@ -27,4 +28,18 @@ export function connectRedis(urls: string[]): Redis | Cluster {
     retryDelayOnFailover: 0,
     retryDelayOnClusterDown: 0,
   })
+  // By itself the client connects to a node at its first command, and refuses what comes meanwhile.
+  cluster.on('+node', (node: Redis) => {
+    if (node.status === 'wait') node.connect().catch(() => {})
+  })
+  return cluster
+}
+
+/** Waits until commands can be sent to every server, at most so long: whoever is away is then taken for away. */
+export async function whenReady(client: Redis | Cluster, timeoutMs: number): Promise<void> {
+  const isReady = () =>
+    client.status === 'ready' &&
+    (!(client instanceof Cluster) || client.nodes('master').every(({ status }) => status === 'ready'))
+  const untilMs = performance.now() + timeoutMs
+  while (!isReady() && performance.now() < untilMs) await sleep(10)
 }
