@@ -2,7 +2,7 @@
  * Every failure leaves as the envelope of schemas/error.ts: a handler's error, a hook's, a validation's,
  * Fastify's own and the HTTP parser's.
  */
-import { STATUS_CODES } from 'node:http'
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
@@ -91,20 +91,31 @@ function hasOneHost({ raw }: FastifyRequest): boolean {
   return hosts === 1 || (hosts === 0 && raw.httpVersion === '1.0')
 }
 
-type Pending = Socket & { _httpMessage?: NodeJS.EventEmitter | null }
+/** What Node knows of a connection and does not tell: the request being parsed, and the response due next. */
+type Connection = Socket & {
+  parser?: { incoming?: IncomingMessage | null } | null
+  _httpMessage?: ServerResponse | null
+}
 
 /**
- * What the parser refused has no request object: the answer is written to the socket, after the answers still
- * due on it (pipelining), or it would be taken for one of those.
+ * What the parser refused has no handler: the answer is written to the socket, after the answers still due on it
+ * (pipelining), or it would be taken for one of those. Where a body broke off, its request has a handler, and that gets the
+ * error when it reads the body; if it never does, its answer stands.
  */
-function answerClientError(error: NodeJS.ErrnoException, socket: Pending, options: ErrorsOptions) {
+function answerClientError(error: NodeJS.ErrnoException, socket: Connection, options: ErrorsOptions) {
   const { docsBase, newRequestId, onError } = options
   if (error.code === 'ECONNRESET' || !socket.writable) return socket.destroy()
-  if (socket._httpMessage) {
-    socket._httpMessage.once('close', () => answerClientError(error, socket, options))
+  const code = parserCodes[error.code ?? ''] ?? 'bad_request'
+  const due = socket._httpMessage
+  const broken = socket.parser?.incoming
+  const brokenOff = broken != null && !broken.complete
+  if (due != null) {
+    if (brokenOff && due.req === broken) failBody(broken, code, error)
+    due.once('close', () => answerClientError(error, socket, options))
     return
   }
-  const apiError = new ApiError(parserCodes[error.code ?? ''] ?? 'bad_request', { cause: error })
+  if (brokenOff) return socket.destroy()
+  const apiError = new ApiError(code, { cause: error })
   const requestId = newRequestId()
   onError?.(apiError, null, requestId)
   const body = renderEnvelope(apiError, requestId, docsBase)
@@ -114,4 +125,18 @@ function answerClientError(error: NodeJS.ErrnoException, socket: Pending, option
       `content-length: ${Buffer.byteLength(body)}\r\ndate: ${new Date().toUTCString()}\r\nconnection: close\r\n\r\n${body}`,
   )
   socket.destroySoon()
+}
+
+/** Gives the error to whoever reads the body, now or once somebody does. */
+function failBody(request: IncomingMessage, code: ErrorCode, cause: Error) {
+  const error = new ApiError(code, { cause })
+  if (request.listenerCount('error') > 0) {
+    request.emit('error', error)
+    return
+  }
+  request.on('newListener', function give(event) {
+    if (event !== 'error') return
+    request.off('newListener', give)
+    process.nextTick(() => request.emit('error', error))
+  })
 }

@@ -10,11 +10,21 @@ export type Publish = (versions: { keyId: string; version: number }[]) => Promis
 const retryEveryMs = 200
 /** For a request that was counted just before its copy grew too old, and is still being answered. */
 const marginMs = 250
+/** An instance that reaches Redis but not Postgres believes a copy for this long: the tries go on for it, behind the answer. */
+const goOnMs = 60_000
 
 /** `believedMs`: how long an instance may believe a copy that it read just before the change. */
 export function createPublish({ counter, believedMs }: { counter: Counter; believedMs: number }): Publish {
   return async (versions) => {
-    const untilMs = performance.now() + believedMs + marginMs
-    while (!(await counter.raise(versions)) && performance.now() < untilMs) await sleep(retryEveryMs)
+    const untilMs = performance.now() + goOnMs
+    const keepRaising = async () => {
+      while (!(await counter.raise(versions)) && performance.now() < untilMs) {
+        await sleep(retryEveryMs, undefined, { ref: false })
+      }
+    }
+    const waited = new AbortController()
+    const wait = sleep(believedMs + marginMs, undefined, { signal: waited.signal }).catch(() => {})
+    await Promise.race([keepRaising(), wait])
+    waited.abort()
   }
 }

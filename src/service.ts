@@ -60,8 +60,10 @@ export async function openService(
   const usage = createUsage({
     keys,
     onBatch: (size) => metrics.batch('usage', size),
-    onError: (error) =>
-      log.warn({ reason: (error as Error).message }, 'last uses not written; will be tried again'),
+    onMode: (written, reason) =>
+      written
+        ? log.info('last uses are written again')
+        : log.warn({ reason }, 'last uses are not written; will be tried again'),
   })
   const gate = createGate({
     keys,
@@ -115,7 +117,9 @@ export async function openService(
         code: error.code,
         ...(request && { ...seen(request), key_id: request.caller?.id }),
       }
-      if (error.statusCode >= 500) log.error({ ...line, err: error.cause ?? error }, error.message)
+      if (error.statusCode === 503)
+        log.warn({ ...line, reason: (error.cause as Error)?.message }, error.message)
+      else if (error.statusCode >= 500) log.error({ ...line, err: error.cause ?? error }, error.message)
       else log.info(line, error.message)
     },
     ...(log.isLevelEnabled('debug') && {

@@ -20,16 +20,23 @@ const pendingMax = 200_000
 export function createUsage(options: {
   keys: Pick<KeyStore, 'touch'>
   onBatch?: (size: number) => void
-  onError?: (error: unknown) => void
+  /** Once for each change between being written and not. */
+  onMode?: (written: boolean, reason: string) => void
 }): Usage {
-  const { keys, onBatch, onError } = options
+  const { keys, onBatch, onMode } = options
   let noted = new Map<string, number>()
   let writing = new Map<string, number>()
+  let written = true
   let flushing: Promise<void> | null = null
 
   function note(keyId: string, atS: number) {
     const known = noted.get(keyId)
     if (known === undefined ? noted.size < pendingMax : known < atS) noted.set(keyId, atS)
+  }
+
+  function tell(now: boolean, reason: string) {
+    if (now !== written) onMode?.(now, reason)
+    written = now
   }
 
   async function flush() {
@@ -40,8 +47,9 @@ export function createUsage(options: {
       onBatch?.(writing.size)
       try {
         await keys.touch(writing)
+        tell(true, '')
       } catch (error) {
-        onError?.(error)
+        tell(false, (error as Error).message)
         for (const [keyId, atS] of writing) note(keyId, atS)
         return
       } finally {

@@ -80,6 +80,11 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
     const auditing = pool('audit', 2, 1200)
     const background = pool('background', 1, 5000)
 
+    // One that can never connect (a pooler between that refuses our settings) is a fault of the start, not of each request.
+    await Promise.all(
+      [lookups, management, auditing, background].map((one) => one.run((sql) => sql`select 1`)),
+    )
+
     const counter = await openCounter(config, options)
     closers.push(() => counter.close())
     const counted = counter.mode !== 'memory'
@@ -92,7 +97,8 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
       vouchedMs: config.keyCacheSeconds * 1000,
       // Other instances may share a database that was given to us, and nothing would tell of their changes.
       unvouchedMs: embedded && !counted ? Math.min(unvouchedAloneMs, config.keyCacheSeconds * 1000) : 0,
-      believedMs: counted ? config.keyCacheSeconds * 1000 : embedded ? unvouchedAloneMs : 0,
+      // A command line without REDIS_URL cannot know that the service has none either.
+      believedMs: counted || !embedded ? config.keyCacheSeconds * 1000 : unvouchedAloneMs,
       embedded,
       applied,
       maintain: () =>
@@ -115,7 +121,7 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
 async function openCounter(config: Config, options: OpenOptions): Promise<Counter> {
   const { role, redis, onMode, onBatch } = options
   if (config.redisUrls.length === 0 && redis === undefined) {
-    return createMemoryCounter({ alone: role === 'serve' || config.databaseUrl !== null })
+    return createMemoryCounter({ alone: role === 'serve' })
   }
   const client = redis ?? connectRedis([...config.redisUrls])
   // Without a listener a refused connection would end the process; the counter sees it by itself.

@@ -53,7 +53,10 @@ export async function startInstance(
     ...env,
   })
   const log: Record<string, unknown>[] = []
-  const logger = pino({ level: config.logLevel }, { write: (line: string) => void log.push(JSON.parse(line)) })
+  const logger = pino(
+    { level: config.logLevel },
+    { write: (line: string) => void log.push(JSON.parse(line)) },
+  )
   const service = await openService(config, logger, {
     role: 'serve',
     // Redis as a last resort lives in this process and has no URL.
@@ -78,7 +81,12 @@ export async function startInstance(
   return { url, port, service, config, log, close, ask: (method, path, ask) => ask1(url, method, path, ask) }
 }
 
-async function ask1(url: string, method: string, path: string, { token, json, body, headers }: Ask = {}): Promise<Answer> {
+async function ask1(
+  url: string,
+  method: string,
+  path: string,
+  { token, json, body, headers }: Ask = {},
+): Promise<Answer> {
   const response = await fetch(url + path, {
     method,
     headers: {
@@ -86,12 +94,21 @@ async function ask1(url: string, method: string, path: string, { token, json, bo
       ...(json !== undefined && { 'content-type': 'application/json' }),
       ...headers,
     },
-    ...(json !== undefined ? { body: JSON.stringify(json) } : body !== undefined ? { body: body as never } : {}),
+    ...(json !== undefined
+      ? { body: JSON.stringify(json) }
+      : body !== undefined
+        ? { body: body as never }
+        : {}),
     redirect: 'manual',
   })
   const text = await response.text()
   const isJson = response.headers.get('content-type')?.startsWith('application/json') ?? false
-  return { status: response.status, headers: response.headers, text, body: isJson && text !== '' ? JSON.parse(text) : null }
+  return {
+    status: response.status,
+    headers: response.headers,
+    text,
+    body: isJson && text !== '' ? JSON.parse(text) : null,
+  }
 }
 
 const operator = () => ({
@@ -122,7 +139,10 @@ export async function makeKey(
 }
 
 /** A user with one key: what most tests begin with. */
-export async function makeCaller(instance: Instance, wanted: { rateLimitRpm?: number; expiresAt?: number | null } = {}) {
+export async function makeCaller(
+  instance: Instance,
+  wanted: { rateLimitRpm?: number; expiresAt?: number | null } = {},
+) {
   const user = await makeUser(instance)
   return makeKey(instance, { userId: user.id, ...wanted })
 }

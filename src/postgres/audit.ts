@@ -43,7 +43,7 @@ export function createAuditLog(pools: { audit: Pool; management: Pool }): AuditL
     find: (requestId) =>
       pools.management.run(async (sql) =>
         (
-          await sql`select ${entry(sql)} from audit_log where request_id = ${requestId} order by occurred_at, id`
+          await sql`select ${entry(sql)} from audit_log where request_id = ${requestId} order by audit_log.occurred_at, id`
         ).map(toEntry),
       ),
 
@@ -57,7 +57,7 @@ export function createAuditLog(pools: { audit: Pool; management: Pool }): AuditL
                 ${reason === undefined ? sql`` : sql`and reason = ${reason}`}
                 ${keyId === undefined ? sql`` : sql`and key_id = ${keyId}`}
                 ${since === undefined ? sql`` : sql`and occurred_at >= to_timestamp(${since})`}
-              order by occurred_at desc, id desc
+              order by audit_log.occurred_at desc, id desc
               limit ${limit}`
           ).map(toEntry),
         // A person waits for this one, and a filter may have to read far back.

@@ -124,7 +124,8 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax }: { keysPerUse
             ${status === 'active' ? sql`and ${usable(sql)}` : sql``}
             ${status === 'revoked' ? sql`and revoked_at is not null` : sql``}
             ${status === 'expired' ? sql`and revoked_at is null and expires_at <= now()` : sql``}
-          order by created_at desc, id desc
+          -- Qualified: the answer's own created_at has whole seconds only.
+          order by api_keys.created_at desc, api_keys.id desc
           limit ${limit}`
         return rows.map(toKey)
       }),

@@ -31,40 +31,84 @@ export interface Pool {
  * even do that is taken for gone.
  */
 const statementTimeoutShare = 0.8
+const silentShare = 0.95
+/** Works waiting for a connection; one more is shed. */
+const waitingMax = 2000
 
 export function createPool({ url, purpose, max, timeoutMs }: PoolOptions): Pool {
-  const options = {
-    max,
-    // The least that leaves transactions working: an unrelated slow statement must not hold up what is queued behind it.
-    // (postgres.js reads this option, but its types do not list it.)
-    max_pipeline: 1,
-    connect_timeout: 2,
-    backoff: () => 0.2,
-    fetch_types: false,
-    onnotice: () => {},
-    connection: {
-      application_name: `latchkey ${purpose}`,
-      statement_timeout: Math.floor(timeoutMs * statementTimeoutShare),
-      idle_in_transaction_session_timeout: timeoutMs * 2,
-    },
-  }
-  const open = () => postgres(url, options)
+  const open = () =>
+    postgres(url, {
+      max,
+      connect_timeout: 2,
+      backoff: () => 0.2,
+      fetch_types: false,
+      onnotice: () => {},
+      connection: {
+        application_name: `latchkey ${purpose}`,
+        statement_timeout: Math.floor(timeoutMs * statementTimeoutShare),
+        idle_in_transaction_session_timeout: timeoutMs * 2,
+      },
+    })
   let sql = open()
+  let running = 0
+  const waiting: (() => void)[] = []
+
+  /**
+   * As many works at once as there are connections. Left to itself postgres.js sends what finds none free down a busy one:
+   * behind a slow statement it would wait, and behind another's `begin` it would be part of that transaction.
+   */
+  function enter(): Promise<void> | undefined {
+    if (running < max) {
+      running++
+      return
+    }
+    if (waiting.length >= waitingMax)
+      throw new Unavailable(`Postgres (${purpose}): too many requests are waiting`)
+    return new Promise((resolve) => waiting.push(resolve))
+  }
+
+  /** The place goes to the next in line, if there is one. */
+  function leave() {
+    const next = waiting.shift()
+    if (next) next()
+    else running--
+  }
+
+  /** A connection that does not even answer that its statement took too long: all are replaced. */
+  function replace(silent: Sql) {
+    if (silent !== sql) return
+    sql = open()
+    silent.end({ timeout: 0 }).catch(() => {})
+  }
 
   return {
     async run(work, limitMs = timeoutMs) {
-      const mine = sql
       let timer: NodeJS.Timeout | undefined
-      const late = new Promise<never>((_, reject) => {
+      let used: Sql | undefined
+      let startedAtMs = 0
+      let late = false
+      const lateness = new Promise<never>((_, reject) => {
         timer = setTimeout(() => {
+          late = true
+          // Only of a server that had its time: a long line of our own is no fault of the connection.
+          if (used && performance.now() - startedAtMs > timeoutMs * silentShare) replace(used)
           reject(new Unavailable(`Postgres (${purpose}): no answer in ${Math.round(limitMs)} ms`))
-          if (mine !== sql || limitMs < timeoutMs / 2) return
-          sql = open()
-          mine.end({ timeout: 0 }).catch(() => {})
         }, limitMs)
       })
+      const attempt = async () => {
+        await enter()
+        try {
+          // Whoever has given up meanwhile must not be acted for.
+          if (late) throw new Unavailable('too late')
+          used = sql
+          startedAtMs = performance.now()
+          return await Promise.race([work(used), lateness])
+        } finally {
+          leave()
+        }
+      }
       try {
-        return await Promise.race([work(mine), late])
+        return await Promise.race([attempt(), lateness])
       } catch (error) {
         throw isServersFault(error) ? new Unavailable(`Postgres (${purpose}): ${describe(error)}`) : error
       } finally {
@@ -78,11 +122,15 @@ export function createPool({ url, purpose, max, timeoutMs }: PoolOptions): Pool 
 /** SQLSTATE classes that say something of our statement: data, constraint, syntax. Any other is the server's state. */
 const ourFaultClasses = ['21', '22', '23', '42']
 
+/** postgres.js's and the socket's own codes; others (ERR_…, UNDEFINED_VALUE) are faults in our code. */
+const connectionFault = /^(CONNECT|E[A-Z]+$)/
+
 /** Away, starting, stopping, full, read-only, refused, timed out: all mean "not now". */
 export function isServersFault(error: unknown): boolean {
   const code = (error as { code?: unknown }).code
   if (typeof code !== 'string') return false
-  return !(/^[0-9A-Z]{5}$/.test(code) && ourFaultClasses.includes(code.slice(0, 2)))
+  if (/^[0-9A-Z]{5}$/.test(code)) return !ourFaultClasses.includes(code.slice(0, 2))
+  return connectionFault.test(code)
 }
 
 const describe = (error: unknown) =>

@@ -33,7 +33,7 @@ export function createUserStore(management: Pool): UserStore {
 
     list: () =>
       management.run(async (sql) =>
-        (await sql`select ${columns(sql)} from users order by created_at, id`).map(toUser),
+        (await sql`select ${columns(sql)} from users order by users.created_at, users.id`).map(toUser),
       ),
 
     remove: (id, actor) =>

@@ -1,0 +1,190 @@
+// Who is refused, and that the audit log alone says why (spec section 5).
+import { setTimeout as pause } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import type { RefusalReason } from '../../schemas/refusal.ts'
+import { type Answer, deleteUser, makeCaller, makeKey, startInstance } from '../instance.ts'
+import { useServices } from '../services/index.ts'
+import { openDatabase } from './database.ts'
+import { expectError } from './expect-error.ts'
+import { sendRaw } from './raw-http.ts'
+
+const services = await useServices(t)
+const instance = await startInstance(t, services)
+const other = await startInstance(t, services)
+const sql = openDatabase(t, services.databaseUrl)
+const { token: usable } = await makeCaller(instance)
+const pastS = Math.floor(Date.now() / 1000) - 60
+
+const verify = (token: string, { ask } = instance) => ask('GET', '/v1/verify', { token })
+
+/** The one entry of a refusal, there by the time the client has its answer. */
+async function auditOf(t: Test, answer: Answer) {
+  const entries = await instance.service.stores.audit.find(answer.body.error.request_id)
+  t.equal(entries.length, 1, 'one audit entry')
+  t.match(entries[0], { id: /^aud_[0-9A-Za-z]+$/, request_id: answer.body.error.request_id, ip: '127.0.0.1' })
+  return entries[0]!
+}
+
+async function expectRefused(t: Test, answer: Answer, ...reasons: RefusalReason[]) {
+  expectError(t, answer, 'unauthorized')
+  const entry = await auditOf(t, answer)
+  t.ok(reasons.includes(entry.reason as RefusalReason), `${entry.reason} is ${reasons.join(' or ')}`)
+  return entry
+}
+
+t.test('a request without the header is refused as missing_header', async (t) => {
+  const answer = await instance.ask('GET', '/v1/verify', { headers: { 'user-agent': 'curious/1.0' } })
+  const entry = await expectRefused(t, answer, 'missing_header')
+  t.match(entry, {
+    method: 'GET',
+    path: '/v1/verify',
+    user_agent: 'curious/1.0',
+    key_id: null,
+    user_id: null,
+  })
+})
+
+const headers: [header: string, ...reasons: RefusalReason[]][] = [
+  [`Basic ${Buffer.from(`${usable}:`).toString('base64')}`, 'wrong_scheme'],
+  [`Token ${usable}`, 'wrong_scheme'],
+  [`bearer ${usable}`, 'wrong_scheme'],
+  [`BEARER ${usable}`, 'wrong_scheme'],
+  [`Bearer  ${usable}`, 'wrong_scheme'],
+  [`Bearer\t${usable}`, 'wrong_scheme'],
+  [`Bearer${usable}`, 'wrong_scheme'],
+  [`Bearer: ${usable}`, 'wrong_scheme'],
+  [`Bearer ${usable} ${usable}`, 'wrong_scheme'],
+  [`Bearer ${usable} more`, 'wrong_scheme'],
+  [`Bearer ${usable}, Bearer ${usable}`, 'wrong_scheme'],
+  [usable, 'wrong_scheme'],
+  ['Bearer', 'wrong_scheme'],
+  ['', 'missing_header', 'wrong_scheme'],
+  [`Bearer "${usable}"`, 'wrong_scheme', 'wrong_prefix'],
+  [`"Bearer ${usable}"`, 'wrong_scheme'],
+  ['Basic sk_1234', 'wrong_scheme'],
+  [`Bearer sk_${usable.slice(3)}`, 'wrong_prefix'],
+  [`Bearer ${usable.slice(3)}`, 'wrong_prefix'],
+  [`Bearer LK_${usable.slice(3)}`, 'wrong_prefix'],
+  [`Bearer lk-${usable.slice(3)}`, 'wrong_prefix'],
+  [`Bearer x${usable}`, 'wrong_prefix'],
+  ['Bearer lk', 'wrong_prefix'],
+  ['Bearer lk_', 'unknown_key'],
+  [`Bearer ${usable}0`, 'unknown_key'],
+  [`Bearer ${usable.slice(0, -1)}`, 'unknown_key'],
+  [`Bearer ${usable.slice(0, -1)}${usable.endsWith('0') ? '1' : '0'}`, 'unknown_key'],
+  [`Bearer ${swapCase(usable)}`, 'unknown_key'],
+  [`Bearer lk_${'0'.repeat(38)}`, 'unknown_key'],
+  [`Bearer lk_${'9'.repeat(10_000)}`, 'unknown_key'],
+  [`Bearer lk_${'\u00e9'.repeat(38)}`, 'unknown_key', 'wrong_scheme'],
+]
+for (const [header, ...reasons] of headers) {
+  const shown = header.replaceAll(usable, '<key>').replaceAll(usable.slice(3), '<rest>').slice(0, 60)
+  t.test(`the header ${JSON.stringify(shown)} is refused as ${reasons.join(' or ')}`, async (t) => {
+    const answer = await sendRaw(instance.port, 'GET', '/v1/verify', [`Authorization: ${header}`])
+    const entry = await expectRefused(t, answer, ...reasons)
+    t.match(entry, { key_id: null, user_id: null })
+  })
+}
+
+/** Another key of the same length and prefix: letters beyond the prefix change their case. */
+function swapCase(token: string): string {
+  const swap = (letter: string) =>
+    letter === letter.toUpperCase() ? letter.toLowerCase() : letter.toUpperCase()
+  return token.slice(0, 3) + token.slice(3).replace(/[A-Za-z]/g, swap)
+}
+
+t.test('two Authorization headers are refused, whichever would do alone', async (t) => {
+  const good = `Authorization: Bearer ${usable}`
+  for (const pair of [
+    [good, good],
+    [good, 'Authorization: Bearer lk_x'],
+    ['Authorization: Basic eA==', good],
+    [good, `AUTHORIZATION: Bearer ${usable}`],
+  ]) {
+    const answer = await sendRaw(instance.port, 'GET', '/v1/verify', pair)
+    await expectRefused(t, answer, 'missing_header', 'wrong_scheme', 'wrong_prefix', 'unknown_key')
+  }
+})
+
+// On one database: it is the secret alone that makes it unknown.
+t.test('a key minted under another HASH_SECRET is refused as unknown_key', async (t) => {
+  const env = { HASH_SECRET: 'another environment, with a secret of its own' }
+  const elsewhere = await startInstance(t, services, env)
+  const { token } = await makeCaller(elsewhere)
+  t.equal((await verify(token, elsewhere)).status, 200)
+  await expectRefused(t, await verify(token), 'unknown_key')
+})
+
+t.test('a revoked key is refused as revoked, and the entry says whose it was', async (t) => {
+  const caller = await makeCaller(instance)
+  const made = await makeKey(instance, { userId: caller.userId })
+  await instance.ask('DELETE', `/v1/keys/${made.id}`, { token: caller.token })
+  const entry = await expectRefused(t, await verify(made.token), 'revoked')
+  t.match(entry, { key_id: made.id, user_id: caller.userId })
+})
+
+t.test('an expired key is refused as expired, and the entry says whose it was', async (t) => {
+  const { id, token, userId } = await makeCaller(instance, { expiresAt: pastS })
+  const entry = await expectRefused(t, await verify(token), 'expired')
+  t.match(entry, { key_id: id, user_id: userId })
+})
+
+t.test(
+  'every key of a deleted user is refused as owner_deleted by every instance that had it cached',
+  async (t) => {
+    const { id, token, userId } = await makeCaller(instance)
+    const second = await makeKey(instance, { userId })
+    for (const one of [instance, other]) t.equal((await verify(token, one)).status, 200)
+    await deleteUser(instance, userId)
+    for (const one of [other, instance]) {
+      const entry = await expectRefused(t, await verify(token, one), 'owner_deleted')
+      t.match(entry, { key_id: id, user_id: userId })
+      await expectRefused(t, await verify(second.token, one), 'owner_deleted')
+    }
+  },
+)
+
+t.test(
+  'a key with several faults is refused for the first in the order revoked, expired, owner_deleted',
+  async (t) => {
+    const faults = async (wanted: { revoked: boolean; expired: boolean }) => {
+      const { id, token, userId } = await makeCaller(instance, { expiresAt: wanted.expired ? pastS : null })
+      if (wanted.revoked) await sql`update api_keys set revoked_at = now() where id = ${id}`
+      await deleteUser(instance, userId)
+      return token
+    }
+    await expectRefused(t, await verify(await faults({ revoked: true, expired: true })), 'revoked')
+    await expectRefused(t, await verify(await faults({ revoked: true, expired: false })), 'revoked')
+    await expectRefused(t, await verify(await faults({ revoked: false, expired: true })), 'expired')
+  },
+)
+
+t.test('a key that is in use is refused from the second of its expiry on', async (t) => {
+  const expiresAt = Math.floor(Date.now() / 1000) + 2
+  const { token } = await makeCaller(instance, { expiresAt })
+  t.equal((await verify(token)).status, 200)
+  const deadlineMs = expiresAt * 1000 + 1000
+  for (;;) {
+    const begunMs = Date.now()
+    const answer = await verify(token)
+    if (answer.status === 401) {
+      t.ok(Date.now() >= expiresAt * 1000, 'not before')
+      await expectRefused(t, answer, 'expired')
+      break
+    }
+    // Slack for a database clock that is another's.
+    if (begunMs > deadlineMs || begunMs > expiresAt * 1000 + 50) {
+      t.fail(`admitted ${begunMs - expiresAt * 1000} ms after its expiry`)
+      break
+    }
+    await pause(20)
+  }
+})
+
+t.test('every refusal of many at once has its own entry', async (t) => {
+  const answers = await Promise.all(Array.from({ length: 100 }, (_, i) => verify(`lk_${i}`)))
+  const ids = answers.map(({ body }) => body.error.request_id)
+  t.equal(new Set(ids).size, 100)
+  const entries = await Promise.all(ids.map((id) => instance.service.stores.audit.find(id)))
+  t.same(new Set(entries.map((found) => found.map(({ reason }) => reason).join())), new Set(['unknown_key']))
+})

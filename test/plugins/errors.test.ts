@@ -1,0 +1,144 @@
+// Every failure of any app leaves as the envelope, and what is underneath it stays inside.
+import t from 'tap'
+import { ApiError, notFound } from '../../plugins/api-error.ts'
+import { ajv } from '../../plugins/validation.ts'
+import { errorTable } from '../../schemas/error.ts'
+import { docsBase, envelopeOf, otherApp } from './other-app.ts'
+
+t.test('an error of the table leaves with its row of it', async (t) => {
+  const { app } = otherApp(t)
+  for (const code of Object.keys(errorTable) as (keyof typeof errorTable)[]) {
+    app.get(`/${code}`, async () => {
+      throw new ApiError(code)
+    })
+  }
+  for (const [code, row] of Object.entries(errorTable)) {
+    const answer = await app.inject(`/${code}`)
+    t.equal(answer.statusCode, row.status)
+    t.equal(answer.headers['content-type'], 'application/json; charset=utf-8')
+    t.strictSame(envelopeOf(answer.body), {
+      type: row.type,
+      code,
+      message: row.message,
+      param: '',
+      docs_url: docsBase + code,
+      request_id: answer.headers['x-request-id'],
+      suggestion: row.suggestion,
+    })
+  }
+})
+
+t.test('what a route says of its error is told, and its headers are sent', async (t) => {
+  const { app } = otherApp(t)
+  const details = { param: 'a.b', message: 'No.', suggestion: 'Try 2.', headers: { allow: 'GET' } }
+  app.get('/', async () => {
+    throw new ApiError('method_not_allowed', details)
+  })
+  const answer = await app.inject('/')
+  t.match(envelopeOf(answer.body), { param: 'a.b', message: 'No.', suggestion: 'Try 2.' })
+  t.equal(answer.headers.allow, 'GET')
+})
+
+t.test('the 404 is the same for whatever reason it is given', async (t) => {
+  const { app } = otherApp(t)
+  app.get('/:id', async () => {
+    throw notFound()
+  })
+  const [one, other] = [await app.inject('/absent'), await app.inject('/of-a-stranger')]
+  const withoutId = (body: string) => ({ ...envelopeOf(body), request_id: '' })
+  t.strictSame(withoutId(one.body), withoutId(other.body))
+  t.equal(envelopeOf(one.body).param, 'id')
+})
+
+const secret = 'password=hunter2'
+const thrown: Record<string, unknown> = {
+  'an Error': new Error(secret),
+  'a TypeError': new TypeError(secret),
+  'a string': secret,
+  'an object': { message: secret, statusCode: 200 },
+  'an Error with a status of success': Object.assign(new Error(secret), { statusCode: 204 }),
+  null: null,
+  undefined: undefined,
+}
+
+for (const [what, value] of Object.entries(thrown)) {
+  t.test(`${what} thrown by a handler is a 500 that tells nothing of it`, async (t) => {
+    const { app, told } = otherApp(t)
+    app.get('/', async () => {
+      throw value
+    })
+    const answer = await app.inject('/')
+    t.equal(answer.statusCode, 500)
+    t.notMatch(answer.body, secret)
+    t.equal(envelopeOf(answer.body).code, 'internal_error')
+    t.equal(told.length, 1)
+    t.equal(told[0]?.error.cause, value, 'but the log may know')
+  })
+}
+
+t.test('an error of a hook, of a serializer and of a validation leaves alike', async (t) => {
+  const { app } = otherApp(t, { ajv: ajv as never })
+  const response = { 200: { type: 'object', required: ['a'], properties: { a: { type: 'string' } } } }
+  app.get('/serializer', { schema: { response } }, async () => ({}))
+  app.register(async (scope) => {
+    scope.addHook('preHandler', async () => {
+      throw new Error('in a hook')
+    })
+    scope.get('/hook', async () => 'never')
+  })
+  const body = {
+    type: 'object',
+    required: ['name'],
+    additionalProperties: false,
+    properties: { name: { type: 'string' } },
+  }
+  app.post('/validation', { schema: { body } }, async () => 'never')
+  t.equal(envelopeOf((await app.inject('/serializer')).body).code, 'internal_error')
+  t.equal(envelopeOf((await app.inject('/hook')).body).code, 'internal_error')
+  const sent = async (payload: object) => {
+    const answer = await app.inject({ method: 'POST', url: '/validation', payload })
+    const { code, param } = envelopeOf(answer.body)
+    return [answer.statusCode, code, param]
+  }
+  t.strictSame(await sent({}), [400, 'missing_parameter', 'name'])
+  t.strictSame(await sent({ name: 'x', nam: 'y' }), [400, 'unknown_parameter', 'nam'])
+  t.strictSame(await sent({ name: 7 }), [400, 'invalid_parameter', 'name'])
+})
+
+t.test("Fastify's own refusals leave alike", async (t) => {
+  const { app } = otherApp(t, { bodyLimit: 20 })
+  app.post('/', async () => 'ok')
+  const sent = async (type: string, payload: string) => {
+    const answer = await app.inject({ method: 'POST', url: '/', headers: { 'content-type': type }, payload })
+    return [answer.statusCode, envelopeOf(answer.body).code]
+  }
+  t.strictSame(await sent('application/json', `"${'x'.repeat(30)}"`), [413, 'payload_too_large'])
+  t.strictSame(await sent('image/png', 'x'), [415, 'unsupported_media_type'])
+  t.strictSame(await sent('application/json', ''), [400, 'invalid_json'])
+})
+
+t.test('an error that says it is unavailable is a 503 with Retry-After', async (t) => {
+  const { app } = otherApp(t)
+  app.get('/', async () => {
+    throw Object.assign(new Error(secret), { statusCode: 503 })
+  })
+  const answer = await app.inject('/')
+  t.equal(answer.statusCode, 503)
+  t.match(answer.headers['retry-after'], /^[1-9]\d*$/)
+  t.match(envelopeOf(answer.body), { type: 'api_error', code: 'service_unavailable' })
+  t.notMatch(answer.body, secret)
+})
+
+t.test('each error is told of once, with its request, and a success is not', async (t) => {
+  const { app, told } = otherApp(t)
+  app.get('/bad', async () => {
+    throw notFound()
+  })
+  app.get('/good', async () => 'ok')
+  const answer = await app.inject('/bad')
+  const good = await app.inject('/good')
+  t.match(told, [{ url: '/bad', requestId: answer.headers['x-request-id'], error: { code: 'not_found' } }])
+  t.equal(told.length, 1)
+  t.ok(good.headers['x-request-id'], 'every response has its id')
+  t.not(good.headers['x-request-id'], answer.headers['x-request-id'])
+})

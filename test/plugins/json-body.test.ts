@@ -1,0 +1,175 @@
+// Bodies are JSON in valid UTF-8 and say so; everything else is refused before it is read as something else.
+import { gzipSync } from 'node:zlib'
+import t, { type Test } from 'tap'
+import jsonBody from '../../plugins/json-body.ts'
+import { ajv } from '../../plugins/validation.ts'
+import { envelopeOf, otherApp } from './other-app.ts'
+
+const anyBody = { schema: { body: {} } }
+
+function taking(t: Test) {
+  const { app } = otherApp(t, { ajv: ajv as never, bodyLimit: 1000 })
+  app.register(jsonBody)
+  const bodies: unknown[] = []
+  app.register(async (scope) => {
+    scope.post('/', anyBody, async (request) => {
+      bodies.push(request.body)
+      return 'taken'
+    })
+    const body = { type: 'object', additionalProperties: false, properties: { name: { type: 'string' } } }
+    scope.post('/strict', { schema: { body } }, async () => 'taken')
+    scope.all('/free', async (request) => ({ body: request.body ?? null }))
+  })
+  async function send(payload: string | Buffer | undefined, headers: Record<string, string> = {}, url = '/') {
+    const type = 'content-type' in headers ? {} : { 'content-type': 'application/json' }
+    const all = { ...type, ...headers }
+    if (all['content-type'] === '') delete (all as Record<string, string>)['content-type']
+    const answer = await app.inject({
+      method: 'POST',
+      url,
+      headers: all,
+      ...(payload !== undefined && { payload }),
+    })
+    return answer.statusCode === 200 ? 'taken' : [answer.statusCode, envelopeOf(answer.body).code]
+  }
+  return { app, send, bodies }
+}
+
+t.test('JSON is taken as it was sent', async (t) => {
+  const { send, bodies } = taking(t)
+  const texts = ['{"a":1}', '[]', 'null', '"x"', '0', 'false', ' {"ü":"🗝 \\u0000"}\n', '{"a":"1","a":"2"}']
+  for (const text of texts) t.equal(await send(text), 'taken', text)
+  t.strictSame(
+    bodies,
+    texts.map((text) => JSON.parse(text)),
+  )
+})
+
+t.test('the media type may have parameters and any case', async (t) => {
+  const { send } = taking(t)
+  for (const type of [
+    'application/json; charset=utf-8',
+    'application/json;charset=UTF-8',
+    'Application/JSON',
+  ]) {
+    t.equal(await send('{}', { 'content-type': type }), 'taken', type)
+  }
+})
+
+t.test('every other media type is a 415, and so is none', async (t) => {
+  const { send, bodies } = taking(t)
+  const types = [
+    'text/plain',
+    'text/json',
+    'application/x-www-form-urlencoded',
+    'application/problem+json',
+    'application/jsonp',
+    'application/json-seq',
+    'multipart/form-data; boundary=x',
+    'json',
+    '*/*',
+    '',
+  ]
+  for (const type of types) {
+    t.strictSame(await send('{}', { 'content-type': type }), [415, 'unsupported_media_type'], type)
+  }
+  t.strictSame(bodies, [])
+})
+
+t.test('what is not JSON is refused', async (t) => {
+  const { send } = taking(t)
+  for (const text of [
+    '{',
+    '{"a":1',
+    "{'a':1}",
+    '{"a":1,}',
+    'undefined',
+    'NaN',
+    '{"a":01}',
+    '\0',
+    '{"a":"\n"}',
+    '{} {}',
+  ]) {
+    t.strictSame(await send(text), [400, 'invalid_json'], JSON.stringify(text))
+  }
+})
+
+t.test('what is not UTF-8 is refused, and never mended', async (t) => {
+  const { send } = taking(t)
+  const quoted = (...bytes: number[]) => Buffer.from([0x22, ...bytes, 0x22])
+  const wrong = {
+    'a lone byte': quoted(0xff),
+    'a character cut short': quoted(0xe2, 0x82),
+    'an overlong slash': quoted(0xc0, 0xaf),
+    'a surrogate': quoted(0xed, 0xa0, 0x80),
+    'beyond Unicode': quoted(0xf5, 0x80, 0x80, 0x80),
+    Latin1: Buffer.from('"ü"', 'latin1'),
+    'UTF-16': Buffer.from('"x"', 'utf16le'),
+  }
+  for (const [what, bytes] of Object.entries(wrong)) {
+    t.strictSame(await send(bytes), [400, 'invalid_json'], what)
+  }
+})
+
+t.test('an empty body is refused where one is wanted, however it is empty', async (t) => {
+  const { send } = taking(t)
+  t.strictSame(await send(''), [400, 'invalid_json'])
+  t.strictSame(await send(undefined), [400, 'invalid_json'])
+  t.strictSame(await send(undefined, { 'content-type': '' }), [400, 'invalid_json'])
+  t.strictSame(await send(' \n'), [400, 'invalid_json'])
+})
+
+t.test('a compressed body is a 415 and is not taken for bad JSON', async (t) => {
+  const { send } = taking(t)
+  for (const coding of ['gzip', 'br', 'deflate', 'identity, gzip', 'unheard-of']) {
+    t.strictSame(
+      await send(gzipSync('{}'), { 'content-encoding': coding }),
+      [415, 'unsupported_media_type'],
+      coding,
+    )
+  }
+  for (const coding of ['identity', 'Identity'])
+    t.equal(await send('{}', { 'content-encoding': coding }), 'taken')
+})
+
+t.test('a body over the limit is a 413, one at the limit is taken', async (t) => {
+  const { send } = taking(t)
+  t.equal(await send(JSON.stringify('x'.repeat(998))), 'taken')
+  t.strictSame(await send(JSON.stringify('x'.repeat(999))), [413, 'payload_too_large'])
+})
+
+t.test(
+  '__proto__ and constructor are members like any other, and refused by name where unknown',
+  async (t) => {
+    const { app, send, bodies } = taking(t)
+    for (const member of ['__proto__', 'constructor', 'prototype', 'toString']) {
+      const text = `{"${member}":{"polluted":true}}`
+      t.equal(await send(text), 'taken')
+      t.ok(Object.hasOwn(bodies.at(-1) as object, member))
+      const headers = { 'content-type': 'application/json' }
+      const answer = await app.inject({ method: 'POST', url: '/strict', headers, payload: text })
+      t.equal(answer.statusCode, 400)
+      t.match(envelopeOf(answer.body), { code: 'unknown_parameter', param: member })
+    }
+    t.equal(({} as { polluted?: boolean }).polluted, undefined)
+  },
+)
+
+t.test('a route that wants no body goes without one', async (t) => {
+  const { app } = taking(t)
+  for (const method of ['GET', 'POST', 'DELETE', 'PATCH'] as const) {
+    t.strictSame((await app.inject({ method, url: '/free' })).json(), { body: null }, method)
+  }
+})
+
+t.test('routes outside the scope it is registered in keep their own parsers', async (t) => {
+  const { app } = otherApp(t)
+  app.post('/text', async (request) => request.body)
+  app.register(async (scope) => {
+    scope.register(jsonBody)
+    scope.post('/json', anyBody, async () => 'taken')
+  })
+  const headers = { 'content-type': 'text/plain' }
+  t.equal((await app.inject({ method: 'POST', url: '/text', headers, payload: 'x' })).body, 'x')
+  t.equal((await app.inject({ method: 'POST', url: '/json', headers, payload: 'x' })).statusCode, 415)
+})

@@ -1,0 +1,123 @@
+// What no route answers: 405 with Allow where the path is known by another method, else 404; always the envelope.
+import type { FastifyInstance, HTTPMethods } from 'fastify'
+import t, { type Test } from 'tap'
+import unknownRoute from '../../plugins/unknown-route.ts'
+import { envelopeOf, otherApp } from './other-app.ts'
+
+function withRoutes(t: Test, routes: (scope: FastifyInstance) => void) {
+  const { app } = otherApp(t)
+  app.register(unknownRoute)
+  app.register(async (scope) => routes(scope))
+  return async (method: HTTPMethods, url: string) => {
+    const { statusCode, headers, body } = await app.inject({ method: method as 'GET', url })
+    if (statusCode === 200) return 'answered'
+    const { type, code, param } = envelopeOf(body)
+    if (param !== '') throw new Error('no field is meant')
+    const allow = headers.allow === undefined ? null : String(headers.allow).split(', ').sort().join(' ')
+    return [statusCode, type, code, allow]
+  }
+}
+
+const absent = [404, 'not_found_error', 'route_not_found', null]
+const otherMethod = (allow: string) => [405, 'invalid_request_error', 'method_not_allowed', allow]
+
+t.test('a path that no route has is a 404, by every method', async (t) => {
+  const ask = withRoutes(t, (scope) => scope.get('/known', async () => 'ok'))
+  for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const) {
+    t.strictSame(await ask(method, '/unknown'), absent, method)
+  }
+  for (const url of ['/', '/knownn', '/know', '/known/more', '/KNOWN', '/x?y=/known', '//known']) {
+    t.strictSame(await ask('GET', url), absent, url)
+  }
+})
+
+t.test('a known path by another method is a 405 that lists the methods it has', async (t) => {
+  const ask = withRoutes(t, (scope) => {
+    scope.get('/keys', async () => 'ok')
+    scope.post('/keys', async () => 'ok')
+    scope.delete('/other', async () => 'ok')
+    scope.route({ method: ['PUT', 'PATCH'], url: '/both', handler: async () => 'ok' })
+  })
+  t.strictSame(await ask('DELETE', '/keys'), otherMethod('GET HEAD POST'))
+  t.strictSame(await ask('DELETE', '/keys?limit=1'), otherMethod('GET HEAD POST'))
+  t.strictSame(await ask('GET', '/other'), otherMethod('DELETE'))
+  t.strictSame(await ask('POST', '/both'), otherMethod('PATCH PUT'))
+  t.equal(await ask('GET', '/keys'), 'answered')
+})
+
+t.test('a path with parameters is known by whatever stands in their place', async (t) => {
+  const ask = withRoutes(t, (scope) => {
+    scope.get('/users/:user/keys/:key', async () => 'ok')
+    scope.get('/users/:user', async () => 'ok')
+  })
+  t.strictSame(await ask('POST', '/users/1/keys/2'), otherMethod('GET HEAD'))
+  t.strictSame(await ask('POST', '/users/a%20b/keys/%2F'), otherMethod('GET HEAD'))
+  t.strictSame(await ask('PUT', '/users/1'), otherMethod('GET HEAD'))
+  t.strictSame(await ask('POST', '/users/1/keys'), absent)
+  t.strictSame(await ask('POST', '/users/1/keys/2/3'), absent)
+})
+
+t.test('a dot in a path stands for a dot only', async (t) => {
+  const ask = withRoutes(t, (scope) => scope.get('/openapi.json', async () => 'ok'))
+  t.strictSame(await ask('POST', '/openapi.json'), otherMethod('GET HEAD'))
+  t.strictSame(await ask('GET', '/openapi-json'), absent)
+  t.strictSame(await ask('POST', '/openapiXjson'), absent)
+})
+
+t.test('a path with a wildcard is known by whatever stands in its place', async (t) => {
+  const ask = withRoutes(t, (scope) => scope.get('/files/*', async () => 'ok'))
+  t.equal(await ask('GET', '/files/a/b'), 'answered')
+  t.strictSame(await ask('POST', '/files/a/b'), otherMethod('GET HEAD'))
+  t.strictSame(await ask('POST', '/file'), absent)
+  t.strictSame(await ask('GET', '/files'), absent)
+})
+
+t.test('a parameter with a pattern or an ending keeps them', async (t) => {
+  const ask = withRoutes(t, (scope) => {
+    scope.get('/images/:name.png', async () => 'ok')
+    scope.get('/years/:year(^\\d{4}$)', async () => 'ok')
+  })
+  t.strictSame(await ask('POST', '/images/a.png'), otherMethod('GET HEAD'))
+  t.strictSame(await ask('GET', '/images/a.gif'), absent)
+  t.strictSame(await ask('POST', '/years/2026'), otherMethod('GET HEAD'))
+  t.strictSame(await ask('GET', '/years/soon'), absent)
+})
+
+t.test('a path is never said to allow the very method that was refused', async (t) => {
+  const { app } = otherApp(t)
+  app.register(unknownRoute)
+  app.register(async (scope) => {
+    scope.get('/versioned', { constraints: { host: 'a.example' } }, async () => 'ok')
+  })
+  const { statusCode } = await app.inject({ url: '/versioned', headers: { host: 'b.example' } })
+  t.equal(statusCode, 404)
+})
+
+t.test('the hooks of its scope run for unknown routes too', async (t) => {
+  const { app } = otherApp(t)
+  const ran: string[] = []
+  app.register(async (scope) => {
+    scope.addHook('onRequest', async (request) => void ran.push(request.url))
+    scope.register(unknownRoute)
+    scope.get('/known', async () => 'ok')
+  })
+  await app.inject('/unknown')
+  await app.inject({ method: 'POST', url: '/known' })
+  t.strictSame(ran, ['/unknown', '/known'])
+})
+
+t.test('an app has it for one of its scopes under a prefix, and its own for the rest', async (t) => {
+  const { app } = otherApp(t)
+  app.setNotFoundHandler((_request, reply) => reply.code(404).send('own'))
+  app.register(
+    async (scope) => {
+      // Awaited: else the route below would be declared before the plugin listens for routes.
+      await scope.register(unknownRoute)
+      scope.get('/known', async () => 'ok')
+    },
+    { prefix: '/api' },
+  )
+  t.equal((await app.inject('/unknown')).body, 'own')
+  t.equal(envelopeOf((await app.inject('/api/unknown')).body).code, 'route_not_found')
+  t.equal((await app.inject({ method: 'PUT', url: '/api/known' })).statusCode, 405)
+})

@@ -1,0 +1,79 @@
+// The environment is checked whole before anything is started: what is wrong is named, its value never told.
+import t from 'tap'
+import { useServices } from '../services/index.ts'
+import { externalEnv, runLatchkey } from './latchkey.ts'
+
+/** Each with a value that no other text would contain. */
+const bad: Record<string, string> = {
+  HOST: 'hunter2 hunter2',
+  PORT: 'hunter2',
+  OPS_HOST: '/hunter2',
+  OPS_PORT: '70000.hunter2',
+  OPS_TOKEN: 'hunter2',
+  DATABASE_URL: 'mysql://ada:hunter2@db/latchkey',
+  REDIS_URL: 'http://ada:hunter2@cache',
+  HASH_SECRET: 'hunter2',
+  BASE_URL: 'hunter2.example',
+  LOG_LEVEL: 'hunter2',
+  TRUST_PROXY: 'hunter2',
+  KEY_PREFIX: 'hunter2_',
+  KEY_CACHE_SECONDS: '-hunter2',
+  MAX_KEYS_PER_USER: '1e3hunter2',
+  DEFAULT_RATE_LIMIT_RPM: '0x1hunter2',
+}
+
+t.test('a bad variable ends the process with one line that names it and not its value', async (t) => {
+  const good = externalEnv(await useServices(t))
+  const left = Object.entries(bad)
+  const work = async () => {
+    for (let next = left.shift(); next; next = left.shift()) {
+      const [name, value] = next
+      const { code, stdout, stderr } = await runLatchkey(t, { ...good, [name]: value }, 'serve')
+      t.equal(code, 1, `${name}: exit code 1`)
+      t.equal(stdout, '', `${name}: nothing on stdout`)
+      t.match(stderr, /^[^\n]+\n$/, `${name}: one line`)
+      t.match(stderr, new RegExp(`\\b${name}\\b`), `${name} is named`)
+      t.notMatch(stderr, /hunter2/, `${name}: its value is not told`)
+      const others = Object.keys(bad).filter((other) => other !== name && !name.includes(other))
+      for (const other of others) t.notMatch(stderr, new RegExp(`\\b${other}\\b must`), `and not ${other}`)
+    }
+  }
+  await Promise.all([work(), work()])
+})
+
+t.test('a number out of bounds is as bad as none', async (t) => {
+  const good = externalEnv(await useServices(t))
+  const outside = {
+    PORT: '65536',
+    OPS_PORT: '-1',
+    TRUST_PROXY: 'true',
+    KEY_CACHE_SECONDS: '61',
+    MAX_KEYS_PER_USER: '0',
+    DEFAULT_RATE_LIMIT_RPM: '1000000001',
+  }
+  const { code, stderr } = await runLatchkey(t, { ...good, ...outside }, 'serve')
+  t.equal(code, 1)
+  t.match(stderr, /^[^\n]+\n$/, 'all in one line')
+  for (const name of Object.keys(outside)) t.match(stderr, name)
+})
+
+t.test('a command is as strict as the service', async (t) => {
+  const env = { ...externalEnv(await useServices(t)), HASH_SECRET: 'hunter2' }
+  const { code, stderr } = await runLatchkey(t, env, 'users', 'list')
+  t.equal(code, 1)
+  t.match(stderr, /^[^\n]*HASH_SECRET[^\n]*\n$/)
+  t.notMatch(stderr, /hunter2/)
+})
+
+t.test('HASH_SECRET is required with DATABASE_URL', async (t) => {
+  const env = { ...externalEnv(await useServices(t)), HASH_SECRET: '' }
+  const { code, stderr } = await runLatchkey(t, env, 'serve')
+  t.equal(code, 1)
+  t.match(stderr, /^[^\n]*HASH_SECRET[^\n]*\n$/)
+})
+
+t.test('a DATA_DIR that cannot be made ends the process with one line that names it', async (t) => {
+  const { code, stderr } = await runLatchkey(t, { DATA_DIR: '/dev/null/x', PORT: '0' }, 'serve')
+  t.equal(code, 1)
+  t.match(stderr, /^[^\n]*DATA_DIR[^\n]*\n$/)
+})

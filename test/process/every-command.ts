@@ -1,0 +1,86 @@
+// What each command answers with --json, in one story; told again on every kind of servers.
+import type { Test } from 'tap'
+import { ask } from './ask.ts'
+import { type Env, runLatchkey } from './latchkey.ts'
+
+const userMembers = ['created_at', 'deleted_at', 'id', 'name']
+const keyMembers = [
+  ...['created_at', 'expires_at', 'id', 'key_prefix'],
+  ...['last_used_at', 'name', 'rate_limit_rpm', 'revoked_at'],
+]
+const auditMembers = [
+  ...['event', 'id', 'ip', 'key_id', 'method', 'occurred_at'],
+  ...['path', 'reason', 'request_id', 'user_agent', 'user_id'],
+]
+
+const nowS = () => Math.floor(Date.now() / 1000)
+const isNow = (unixS: unknown) => Number.isInteger(unixS) && Math.abs((unixS as number) - nowS()) <= 5
+const membersOf = (value: object) => Object.keys(value).sort()
+
+/** `service`: the URL of one that runs beside, on the same data. */
+export async function everyCommand(t: Test, env: Env, service: string | null): Promise<void> {
+  // biome-ignore lint/suspicious/noExplicitAny: each command has its own answer
+  async function answerOf(...words: string[]): Promise<any> {
+    const { code, stdout, stderr } = await runLatchkey(t, env, ...words, '--json')
+    t.equal(code, 0, `${words.slice(0, 2).join(' ')} succeeds: ${stderr}`)
+    t.match(stdout, /^[^\n]+\n$/, 'stdout is one line')
+    return JSON.parse(stdout)
+  }
+  const verify = (token: string) => ask(`GET ${service}/v1/verify`, { token })
+
+  const user = await answerOf('users', 'create', '--name', 'Ada "the first" Ünïcøde')
+  t.same(membersOf(user), userMembers)
+  t.match(user, { id: /^usr_[0-9A-Za-z]+$/, name: 'Ada "the first" Ünïcøde', deleted_at: null })
+  t.ok(isNow(user.created_at))
+
+  const expiry = nowS() + 3600
+  const wanted = ['--name', 'ci', '--rate-limit-rpm', '7', '--expires-at', String(expiry)]
+  const created = await answerOf('keys', 'create', '--user', user.id, ...wanted)
+  t.same(membersOf(created), [...keyMembers, 'plain_key'].sort())
+  t.match(created, { id: /^apk_[0-9A-Za-z]+$/, name: 'ci', rate_limit_rpm: 7, expires_at: expiry })
+  t.match(created, { last_used_at: null, revoked_at: null, plain_key: /^lk_[0-9A-Za-z]{38}$/ })
+  t.equal(created.key_prefix, created.plain_key.slice(0, 10))
+  const second = await answerOf('keys', 'create', '--user', user.id, '--name', 'kept')
+  t.match(second, { rate_limit_rpm: 1000, expires_at: null })
+  if (service) {
+    t.equal((await verify(created.plain_key)).headers.get('x-ratelimit-limit'), '7')
+    t.equal((await verify(second.plain_key)).status, 200)
+  }
+
+  const revoked = await answerOf('keys', 'revoke', created.id)
+  t.same(membersOf(revoked), keyMembers)
+  t.ok(isNow(revoked.revoked_at))
+  const refused = service ? await verify(created.plain_key) : null
+  if (refused) t.equal(refused.status, 401, 'the running service refuses it from then on')
+
+  const keys = await answerOf('keys', 'list', '--user', user.id)
+  t.same(
+    keys.map(({ id }: { id: string }) => id),
+    [second.id, created.id],
+    'newest first, the revoked one too',
+  )
+  for (const key of keys) t.same(membersOf(key), keyMembers, 'and no secret')
+
+  const entries = await answerOf('audit', 'list', '--key', created.id, '--since', '10m', '--limit', '1')
+  t.equal(entries.length, 1)
+  t.equal(entries[0].event, refused ? 'auth.refused' : 'key.revoked', 'the newest entry of this key')
+  const requestId = refused?.body.error.request_id ?? entries[0].request_id
+  const found = await answerOf('audit', 'find', requestId)
+  t.same(found, entries[0])
+  for (const member of auditMembers) t.ok(member in found, `an audit entry has ${member}`)
+  t.match(found, { id: /^aud_/, request_id: requestId, key_id: created.id, user_id: user.id })
+  t.ok(Math.abs(Date.parse(found.occurred_at) - Date.now()) < 60_000, 'a moment')
+  const listed = await answerOf('audit', 'list', '--reason', 'revoked')
+  t.same(listed, refused ? [found] : [])
+
+  const removed = await answerOf('users', 'delete', user.id)
+  t.same(membersOf(removed), userMembers)
+  t.ok(isNow(removed.deleted_at))
+  if (service) t.equal((await verify(second.plain_key)).status, 401, "its owner's keys are refused")
+  const users = await answerOf('users', 'list')
+  t.strictSame(
+    users.filter(({ id }: { id: string }) => id === user.id),
+    [removed],
+  )
+  t.same((await answerOf('migrate')).applied, [], 'the schema has been there since the first command')
+}

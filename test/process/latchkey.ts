@@ -1,0 +1,143 @@
+// Latchkey as a user starts it: a process of its own, told what to do by words and by nothing else than the given environment.
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import type { Test } from 'tap'
+import { hashSecret } from '../instance.ts'
+import { makeTemporaryFolder, removeTemporaryFolder } from '../services/folders.ts'
+import type { Services } from '../services/index.ts'
+import { enter, strike } from '../services/ledger.ts'
+import { builtCli } from './built.ts'
+import { until } from './until.ts'
+
+export type Env = Record<string, string>
+
+export interface Ended {
+  code: number | null
+  signal: NodeJS.Signals | null
+  stdout: string
+  stderr: string
+}
+
+export interface Latchkey {
+  readonly pid: number
+  /** Where it was started: empty, and its own. */
+  readonly folder: string
+  /** All it has written so far. */
+  readonly stdout: string
+  readonly stderr: string
+  /** The lines of stdout that are JSON objects, parsed. */
+  readonly log: Record<string, unknown>[]
+  readonly ended: Promise<Ended>
+  kill(signal: NodeJS.Signals): void
+}
+
+/** One that listens. */
+export interface Serving extends Latchkey {
+  readonly url: string
+  readonly opsUrl: string
+  readonly port: number
+}
+
+/** Servers that were given, and free ports. */
+export const externalEnv = (
+  { databaseUrl, redisUrl }: Pick<Services, 'databaseUrl' | 'redisUrl'>,
+  more: Env = {},
+): Env => ({
+  DATABASE_URL: databaseUrl,
+  ...(redisUrl !== null && { REDIS_URL: redisUrl }),
+  HASH_SECRET: hashSecret,
+  PORT: '0',
+  OPS_PORT: '0',
+  ...more,
+})
+
+/** An empty folder, removed at the end of the test: to be started in, or to be DATA_DIR. */
+export async function aFolder(t: Test): Promise<string> {
+  const folder = await makeTemporaryFolder('process')
+  t.teardown(() => removeTemporaryFolder(folder))
+  return folder
+}
+
+/** Starts it and does not wait for anything. Killed at the end of the test if it still runs. */
+export async function spawnLatchkey(t: Test, env: Env, ...words: string[]): Promise<Latchkey> {
+  const cwd = await aFolder(t)
+  const latchkey = start(await builtCli(), cwd, env, words)
+  t.teardown(async () => {
+    latchkey.kill('SIGKILL')
+    await latchkey.ended
+  })
+  return latchkey
+}
+
+/** Runs a command to its end. */
+export async function runLatchkey(t: Test, env: Env, ...words: string[]): Promise<Ended> {
+  return (await spawnLatchkey(t, env, ...words)).ended
+}
+
+/** `latchkey serve`, listening. */
+export async function serveLatchkey(t: Test, env: Env): Promise<Serving> {
+  return listening(await spawnLatchkey(t, env, 'serve'))
+}
+
+/** Resolves when it says that it listens; throws with what it wrote if it ends instead. */
+export async function listening(latchkey: Latchkey): Promise<Serving> {
+  let ended: Ended | undefined
+  void latchkey.ended.then((how) => {
+    ended = how
+  })
+  const line = await until(
+    'it listens',
+    () => {
+      if (ended !== undefined) throw new Error(`it ended (${ended.code}): ${ended.stderr || ended.stdout}`)
+      return latchkey.log.find(({ msg }) => msg === 'listening')
+    },
+    40_000,
+  )
+  const port = line.port as number
+  const at = { port, url: `http://127.0.0.1:${port}`, opsUrl: `http://127.0.0.1:${line.ops_port}` }
+  return Object.assign(latchkey, at)
+}
+
+function start(cli: string, cwd: string, env: Env, words: string[]): Latchkey {
+  const child: ChildProcessWithoutNullStreams = spawn(process.execPath, [cli, ...words], {
+    cwd,
+    // Nothing is inherited that could configure it.
+    env: { PATH: process.env.PATH, ...env },
+  })
+  const pid = child.pid!
+  enter(pid, cwd, cli)
+  let stdout = ''
+  let stderr = ''
+  child.stdin.end()
+  child.stdout.setEncoding('utf8').on('data', (text) => {
+    stdout += text
+  })
+  child.stderr.setEncoding('utf8').on('data', (text) => {
+    stderr += text
+  })
+  const ended = once(child, 'close').then(([code, signal]): Ended => {
+    strike(pid)
+    return { code, signal, stdout, stderr }
+  })
+  return {
+    pid,
+    folder: cwd,
+    ended,
+    get stdout() {
+      return stdout
+    },
+    get stderr() {
+      return stderr
+    },
+    get log() {
+      return stdout
+        .split('\n')
+        .slice(0, -1)
+        .filter((line) => line.startsWith('{'))
+        .map((line) => JSON.parse(line))
+    },
+    kill(signal) {
+      child.kill(signal)
+    },
+  }
+}

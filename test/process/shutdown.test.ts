@@ -1,0 +1,138 @@
+// How a process stops: no request that it took is lost, nothing it noted either, and it does not take long.
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import postgres from 'postgres'
+import t, { type Test } from 'tap'
+import { makeCaller, startInstance } from '../instance.ts'
+import { type Services, useServices } from '../services/index.ts'
+import { ask } from './ask.ts'
+import { holdCreation } from './held-request.ts'
+import { externalEnv, type Latchkey, serveLatchkey, spawnLatchkey } from './latchkey.ts'
+import { until } from './until.ts'
+
+const stopMaxMs = 10_000
+
+/** A service with a caller, and the test's own connection to its database. */
+async function begin(t: Test) {
+  const services: Services = await useServices(t)
+  const instance = await startInstance(t, services)
+  const caller = await makeCaller(instance)
+  await instance.close()
+  const sql = postgres(services.databaseUrl, { max: 2, onnotice: () => {} })
+  t.teardown(() => sql.end({ timeout: 1 }))
+  return { service: await serveLatchkey(t, externalEnv(services)), caller, sql }
+}
+
+const stopping = (service: Latchkey) =>
+  until('it says that it stops', () => service.log.some(({ msg }) => msg === 'stopping'))
+
+for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+  t.test(
+    `at ${signal} it drains: not ready, takes nothing new, answers what is in flight, exits 0`,
+    async (t) => {
+      const { service, caller } = await begin(t)
+      t.equal((await ask(`GET ${service.opsUrl}/readyz`)).status, 200)
+      const idle = connect(service.port, '127.0.0.1')
+      await once(idle, 'connect')
+      idle.write(`GET /v1/verify HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${caller.token}\r\n\r\n`)
+      await once(idle, 'data')
+      const held = await holdCreation(t, service, caller.token)
+
+      const idleEnds = once(idle.resume(), 'close')
+      service.kill(signal)
+      await until('it is not ready', async () => (await ask(`GET ${service.opsUrl}/readyz`)).status === 503)
+      const { body } = await ask(`GET ${service.opsUrl}/readyz`)
+      t.equal(body.status, 'draining')
+      t.equal((await ask(`GET ${service.opsUrl}/healthz`)).status, 200, 'it is alive')
+      await idleEnds
+      t.pass('the idle keep-alive connection is closed')
+      await t.rejects(ask(`GET ${service.url}/v1/verify`, { token: caller.token }), 'a new one is refused')
+
+      held.finish()
+      const finishedMs = performance.now()
+      const { status, connection, text } = await held.answer
+      t.equal(status, 201)
+      t.equal(connection, 'close', 'the busy keep-alive connection is told')
+      t.match(JSON.parse(text), { name: 'in flight', plain_key: String })
+      const { code, stderr } = await service.ended
+      t.equal(code, 0)
+      t.equal(stderr, '')
+      t.ok(performance.now() - finishedMs < stopMaxMs)
+    },
+  )
+
+  t.test(`a second ${signal} ends it at once and not with 0`, async (t) => {
+    const { service, caller } = await begin(t)
+    const held = await holdCreation(t, service, caller.token)
+    service.kill(signal)
+    await stopping(service)
+    const secondMs = performance.now()
+    service.kill(signal)
+    const { code } = await service.ended
+    t.not(code, 0)
+    t.ok(performance.now() - secondMs < 2000)
+    await t.rejects(held.answer)
+  })
+}
+
+t.test('a request that waits in Postgres at SIGTERM is answered', async (t) => {
+  const { service, caller, sql } = await begin(t)
+  const at = `PATCH ${service.url}/v1/keys/${caller.id}`
+  let changed: ReturnType<typeof ask> | undefined
+  await sql.begin(async (tx) => {
+    await tx`select from api_keys where id = ${caller.id} for update`
+    changed = ask(at, { token: caller.token, json: { rate_limit_rpm: 77 } })
+    await until('the change waits for the row', async () => {
+      const [row] = await sql`
+        select from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock' and query like '%update api_keys%version%'`
+      return row !== undefined
+    })
+    service.kill('SIGTERM')
+    await stopping(service)
+  })
+  const { status, headers, body } = await changed!
+  t.equal(status, 200)
+  t.equal(body.rate_limit_rpm, 77)
+  t.equal(headers.get('connection'), 'close')
+  t.equal((await service.ended).code, 0)
+})
+
+t.test('a use not yet written at SIGTERM is written before it exits', async (t) => {
+  const { service, caller, sql } = await begin(t)
+  await sql.begin(async (tx) => {
+    // Keeps the regular writing from being faster than the signal.
+    await tx`select from api_keys where id = ${caller.id} for update`
+    t.equal((await ask(`GET ${service.url}/v1/verify`, { token: caller.token })).status, 200)
+    service.kill('SIGTERM')
+    await stopping(service)
+  })
+  t.equal((await service.ended).code, 0)
+  const [row] = await sql`
+    select extract(epoch from now() - last_used_at)::float8 as age from api_keys where id = ${caller.id}`
+  t.ok(row!.age >= 0 && row!.age < 30, `last_used_at is of this use (${row!.age} s ago)`)
+})
+
+t.test('with nothing in flight SIGTERM ends it within two seconds', async (t) => {
+  const { service } = await begin(t)
+  const startMs = performance.now()
+  service.kill('SIGTERM')
+  const { code, stdout } = await service.ended
+  t.equal(code, 0)
+  t.ok(performance.now() - startMs < 2000)
+  t.match(stdout, /"stopped"/, 'its last line is not lost')
+})
+
+t.test('SIGTERM ends it while it waits for a Postgres that is not there', async (t) => {
+  const service = await spawnLatchkey(
+    t,
+    externalEnv({ databaseUrl: 'postgres://127.0.0.1:1/x', redisUrl: null }),
+    'serve',
+  )
+  await until('it waits', () => service.log.length > 0)
+  const startMs = performance.now()
+  service.kill('SIGTERM')
+  const { code } = await service.ended
+  t.equal(code, 0)
+  t.ok(performance.now() - startMs < stopMaxMs)
+})

@@ -1,0 +1,210 @@
+// The configuration: every variable's default, what it takes, and a refusal that names it and never tells its value.
+import fc from 'fast-check'
+import t from 'tap'
+import { type Config, ConfigError, readConfig } from '../../src/config.ts'
+
+const secret = 'thirty-two characters, at least!'
+const given = { DATABASE_URL: 'postgres://db/latchkey', HASH_SECRET: secret }
+
+/** What was said against it, or null. */
+function fault(env: Record<string, string | undefined>): string | null {
+  try {
+    readConfig(env)
+    return null
+  } catch (error) {
+    if (error instanceof ConfigError) return error.message
+    throw error
+  }
+}
+
+interface Variable {
+  member: keyof Config
+  fallback: unknown
+  valid: [text: string, value: unknown][]
+  invalid: string[]
+}
+
+const port = (member: keyof Config, fallback: number): Variable => ({
+  member,
+  fallback,
+  valid: [
+    ['0', 0],
+    ['80', 80],
+    ['65535', 65535],
+  ],
+  invalid: ['65536', '-1', '80.5', '8e1', 'http', '0x50', '99999999999999999999'],
+})
+
+const host = (member: keyof Config): Variable => ({
+  member,
+  fallback: '127.0.0.1',
+  valid: [
+    ['0.0.0.0', '0.0.0.0'],
+    ['::', '::'],
+    ['localhost', 'localhost'],
+  ],
+  invalid: ['two words', 'a/b', 'x\ny'],
+})
+
+const wholeNumber = (member: keyof Config, fallback: unknown, least: number, most: number): Variable => ({
+  member,
+  fallback,
+  valid: [
+    [String(least), least],
+    [String(most), most],
+  ],
+  invalid: [String(least - 1), String(most + 1), '1.5', '1e2', 'many', '1,000', 'NaN', 'Infinity'],
+})
+
+const variables: Record<string, Variable> = {
+  HOST: host('host'),
+  OPS_HOST: host('opsHost'),
+  PORT: port('port', 3000),
+  OPS_PORT: port('opsPort', 9464),
+  OPS_TOKEN: {
+    member: 'opsToken',
+    fallback: null,
+    valid: [['sixteen letters!', 'sixteen letters!']],
+    invalid: ['short', 'fifteen letters'],
+  },
+  DATABASE_URL: {
+    member: 'databaseUrl',
+    fallback: null,
+    valid: [
+      ['postgres://u:p@db:5432/latchkey', 'postgres://u:p@db:5432/latchkey'],
+      ['postgresql://db/x?sslmode=require', 'postgresql://db/x?sslmode=require'],
+    ],
+    invalid: ['db:5432/latchkey', 'mysql://db/x', 'postgres', 'postgres://', 'redis://db'],
+  },
+  REDIS_URL: {
+    member: 'redisUrls',
+    fallback: [],
+    valid: [
+      ['redis://r', ['redis://r']],
+      ['rediss://u:p@r:6380/2', ['rediss://u:p@r:6380/2']],
+      ['redis://a:1,redis://b:2, redis://c:3', ['redis://a:1', 'redis://b:2', 'redis://c:3']],
+    ],
+    invalid: ['r:6379', 'http://r', 'redis://a,b', 'redis://a,', 'redis://'],
+  },
+  HASH_SECRET: {
+    member: 'hashSecret',
+    fallback: null,
+    valid: [
+      [secret, secret],
+      ['x'.repeat(500), 'x'.repeat(500)],
+    ],
+    invalid: ['x'.repeat(31), 'changeme'],
+  },
+  DATA_DIR: {
+    member: 'dataDir',
+    fallback: '.latchkey',
+    valid: [['/var/lib/latchkey', '/var/lib/latchkey']],
+    invalid: [],
+  },
+  BASE_URL: {
+    member: 'baseUrl',
+    fallback: 'http://localhost:3000',
+    valid: [
+      ['https://keys.example.com', 'https://keys.example.com'],
+      ['https://example.com/api//', 'https://example.com/api'],
+    ],
+    invalid: ['keys.example.com', 'ftp://x', 'https://', '/api'],
+  },
+  LOG_LEVEL: {
+    member: 'logLevel',
+    fallback: 'info',
+    valid: ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'].map((level) => [level, level]),
+    invalid: ['verbose', 'INFO', '30'],
+  },
+  TRUST_PROXY: {
+    member: 'trustProxy',
+    fallback: false,
+    valid: [
+      ['false', false],
+      ['2', 2],
+      ['10.0.0.1', ['10.0.0.1']],
+      ['10.0.0.0/8, ::1, fd00::/8', ['10.0.0.0/8', '::1', 'fd00::/8']],
+    ],
+    // `true` would believe whatever the client itself wrote leftmost.
+    invalid: ['true', '0', '-1', '10.0.0.0/33', '::/129', '10.0.0', 'proxy.example.com', '10.0.0.1,', '*'],
+  },
+  KEY_PREFIX: {
+    member: 'keyPrefix',
+    fallback: 'lk',
+    valid: [
+      ['acme', 'acme'],
+      ['K9', 'K9'],
+      ['a'.repeat(16), 'a'.repeat(16)],
+    ],
+    invalid: ['a', '9lives', 'a_b', 'a-b', 'é1', 'a'.repeat(17), 'a.*'],
+  },
+  KEY_CACHE_SECONDS: wholeNumber('keyCacheSeconds', 5, 0, 60),
+  MAX_KEYS_PER_USER: wholeNumber('maxKeysPerUser', 10_000, 1, 1_000_000),
+  DEFAULT_RATE_LIMIT_RPM: wholeNumber('defaultRateLimitRpm', 1000, 1, 1_000_000_000),
+  AUDIT_RETENTION_DAYS: wholeNumber('auditRetentionDays', null, 1, 36_500),
+}
+
+for (const [name, { member, fallback, valid, invalid }] of Object.entries(variables)) {
+  const others = name === 'DATABASE_URL' ? { HASH_SECRET: secret } : {}
+
+  t.test(`${name} has its default when unset, empty or blank`, async (t) => {
+    for (const text of [undefined, '', '  ']) t.strictSame(readConfig({ [name]: text })[member], fallback)
+  })
+
+  t.test(`${name} is read as it was given`, async (t) => {
+    for (const [text, value] of valid)
+      t.strictSame(readConfig({ ...others, [name]: text })[member], value, text)
+  })
+
+  if (invalid.length === 0) continue
+  t.test(`${name} is refused by name and without its value where it is wrong`, async (t) => {
+    for (const text of invalid) {
+      const said = fault({ ...others, [name]: text })
+      t.match(said, new RegExp(`^${name} must be `), JSON.stringify(text))
+      t.notMatch(said, /\n/, 'one line')
+    }
+  })
+}
+
+t.test('no refusal tells a value, whatever stands in whichever variable', async (t) => {
+  const names = fc.constantFrom(...Object.keys(variables))
+  const value = fc.stringMatching(/^[§¤][A-Za-z0-9 @:/]{4,30}$/)
+  fc.assert(
+    fc.property(fc.dictionary(names, value, { minKeys: 1 }), (env) => {
+      const said = fault(env)
+      return said === null || Object.values(env).every((text) => !said.includes(text.slice(0, 4)))
+    }),
+  )
+  t.pass('for all that was tried')
+})
+
+t.test('all that is wrong is told at once', async (t) => {
+  const said = fault({ PORT: 'x', LOG_LEVEL: 'y', KEY_CACHE_SECONDS: '61' })!
+  for (const name of ['PORT', 'LOG_LEVEL', 'KEY_CACHE_SECONDS']) t.match(said, name)
+  t.notMatch(said, 'HASH_SECRET')
+})
+
+t.test('HASH_SECRET is required with a database that was given, and not with an embedded one', async (t) => {
+  t.match(fault({ DATABASE_URL: given.DATABASE_URL }), /^HASH_SECRET is required/)
+  t.match(fault({ DATABASE_URL: given.DATABASE_URL, HASH_SECRET: ' ' }), /^HASH_SECRET is required/)
+  t.equal(fault(given), null)
+  t.equal(fault({}), null)
+  const tooShort = fault({ DATABASE_URL: given.DATABASE_URL, HASH_SECRET: 'short' })!
+  t.equal(tooShort.split('HASH_SECRET').length, 2, 'what is wrong with it is told once')
+})
+
+t.test('the base address follows the port where none is given', async (t) => {
+  t.equal(readConfig({ PORT: '8080' }).baseUrl, 'http://localhost:8080')
+})
+
+t.test('the configuration cannot be changed afterwards', async (t) => {
+  const config = readConfig({ REDIS_URL: 'redis://r' }) as { -readonly [M in keyof Config]: Config[M] }
+  t.throws(() => {
+    config.port = 1
+  }, TypeError)
+  t.equal(config.port, 3000)
+})
+
+t.test('variables of others are left alone', async (t) => {
+  t.strictSame(readConfig({ PATH: '/bin', PGPASSWORD: 'x', port: '1' }), readConfig({}))
+})

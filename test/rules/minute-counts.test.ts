@@ -1,0 +1,78 @@
+// Counts of the current minute in this process, by themselves and beside a shared count.
+import fc from 'fast-check'
+import t from 'tap'
+import { createMinuteCounts } from '../../src/memory/minute-counts.ts'
+
+t.test('hits of a key in a minute add up, whatever other keys and their numbers', async (t) => {
+  const add = fc.record({ key: fc.nat(3), hits: fc.nat(9) })
+  fc.assert(
+    fc.property(fc.array(add), (adds) => {
+      const counts = createMinuteCounts()
+      const sums = [0, 0, 0, 0]
+      return adds.every(({ key, hits }) => {
+        sums[key]! += hits
+        return counts.add(`apk_${key}`, 7, hits) === sums[key]
+      })
+    }),
+  )
+  t.pass('for every course tried')
+})
+
+t.test('a new minute begins at nothing, also when minutes are left out', async (t) => {
+  const counts = createMinuteCounts()
+  for (const minute of [7, 8, 9, 11, 1000, 1001]) {
+    t.equal(counts.add('apk_1', minute, 2), 2, `minute ${minute}`)
+    t.equal(counts.add('apk_1', minute, 1), 3)
+  }
+})
+
+t.test('at the boundary both minutes keep their counts', async (t) => {
+  const counts = createMinuteCounts()
+  t.equal(counts.add('apk_1', 7, 5), 5)
+  t.equal(counts.add('apk_1', 8, 1), 1)
+  t.equal(counts.add('apk_1', 7, 1), 6)
+  t.equal(counts.add('apk_1', 8, 1), 2)
+})
+
+t.test('a count is never less than the shared one, nor than what was known plus its hits', async (t) => {
+  const counts = createMinuteCounts()
+  t.equal(counts.add('apk_1', 7, 1, 40), 40, 'others have counted too')
+  t.equal(counts.add('apk_1', 7, 2, 42), 42)
+  t.equal(counts.add('apk_1', 7, 2), 44, 'the shared store is away: on from the last count seen')
+  t.equal(counts.add('apk_1', 7, 1, 1), 45, 'it has lost its count')
+  t.equal(counts.add('apk_1', 7, 1, 60), 60)
+  t.equal(counts.add('apk_1', 7, 0, 70), 70, 'a count that only comes to be known')
+  t.equal(counts.add('apk_1', 7, 1), 71)
+  fc.assert(
+    fc.property(
+      fc.array(fc.record({ hits: fc.nat(5), shared: fc.option(fc.nat(100), { nil: undefined }) })),
+      (adds) => {
+        const counts = createMinuteCounts()
+        let known = 0
+        return adds.every(({ hits, shared }) => {
+          const count = counts.add('apk_1', 7, hits, shared)
+          const right = count === Math.max(known + hits, shared ?? 0)
+          known = count
+          return right
+        })
+      },
+    ),
+  )
+})
+
+t.test('a shared count of the minute before says nothing of this one', async (t) => {
+  const counts = createMinuteCounts()
+  counts.add('apk_1', 7, 1, 500)
+  t.equal(counts.add('apk_1', 8, 1), 1)
+})
+
+t.test('a million keys of a minute fill it, and the next minute is empty again', async (t) => {
+  const counts = createMinuteCounts()
+  for (let i = 0; i < 999_999; i++) counts.add(`apk_${i}`, 7, 1)
+  t.equal(counts.full, false)
+  counts.add('apk_999999', 7, 1)
+  t.equal(counts.full, true)
+  t.equal(counts.add('apk_5', 7, 1), 2, 'a key that is there counts on')
+  counts.add('apk_1', 8, 1)
+  t.equal(counts.full, false)
+})

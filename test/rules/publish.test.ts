@@ -1,0 +1,50 @@
+// A change holds everywhere before it is answered: at once where it is confirmed, else after no copy is believed any more.
+import t from 'tap'
+import { createPublish } from '../../src/publish.ts'
+
+const news = [{ keyId: 'apk_1', version: 2 }]
+
+/** Publishes against a counter that confirms when told to; gives the tries and the milliseconds it took. */
+async function published(confirms: (tryNumber: number) => boolean, believedMs: number) {
+  const tries: unknown[] = []
+  const publish = createPublish({
+    believedMs,
+    counter: {
+      mode: 'shared',
+      hit: () => true,
+      close: async () => {},
+      async raise(versions) {
+        tries.push(versions)
+        return confirms(tries.length)
+      },
+    },
+  })
+  const begunMs = performance.now()
+  await publish(news)
+  return { tries, ms: performance.now() - begunMs }
+}
+
+t.test('a change that is confirmed is answered at once', async (t) => {
+  const { tries, ms } = await published(() => true, 5000)
+  t.strictSame(tries, [news])
+  t.ok(ms < 150, `${ms} ms`)
+})
+
+t.test('a change that is never confirmed is answered when no instance believes an older copy', async (t) => {
+  const { tries, ms } = await published(() => false, 600)
+  t.ok(ms >= 600, `not before: ${ms} ms`)
+  t.ok(ms < 1600, `and soon then: ${ms} ms`)
+  t.ok(tries.length > 1, 'tries went on meanwhile')
+  t.ok(tries.every((versions) => versions === news))
+})
+
+t.test('a confirmation that comes meanwhile ends the wait', async (t) => {
+  const { tries, ms } = await published((n) => n === 3, 5000)
+  t.equal(tries.length, 3)
+  t.ok(ms < 2000, `${ms} ms`)
+})
+
+t.test('where nobody believes a copy there is next to nothing to wait for', async (t) => {
+  const { ms } = await published(() => false, 0)
+  t.ok(ms < 700, `${ms} ms`)
+})

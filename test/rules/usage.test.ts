@@ -1,0 +1,139 @@
+// When keys were last used: gathered, written soon, and written again if it could not be.
+import t from 'tap'
+import { createUsage } from '../../src/usage.ts'
+import { until } from '../stores/until.ts'
+
+/** The writing end: each write by hand where `held`, else at once. */
+function writing({ held = false } = {}) {
+  const writes: { uses: Map<string, number>; end(error?: Error): void }[] = []
+  const errors: unknown[] = []
+  const sizes: number[] = []
+  const usage = createUsage({
+    keys: {
+      touch: (uses) =>
+        new Promise((resolve, reject) => {
+          const end = (error?: Error) => (error ? reject(error) : resolve())
+          writes.push({ uses: new Map(uses), end })
+          if (!held) end()
+        }),
+    },
+    onBatch: (size) => sizes.push(size),
+    onMode: (written, reason) => void (written || errors.push(reason)),
+  })
+  return { usage, writes, errors, sizes }
+}
+
+t.test(
+  'uses are written by themselves within a second, the latest of each key, in one statement',
+  async (t) => {
+    const { usage, writes, sizes } = writing()
+    usage.note('apk_1', 100)
+    usage.note('apk_2', 200)
+    usage.note('apk_1', 102)
+    usage.note('apk_1', 101)
+    t.strictSame(writes, [], 'not while requests are answered')
+    const ms = await until(() => writes.length > 0, 2000)
+    t.ok(ms < 1000, `${ms} ms`)
+    t.strictSame(
+      [...writes[0]!.uses],
+      [
+        ['apk_1', 102],
+        ['apk_2', 200],
+      ],
+    )
+    t.strictSame(sizes, [2])
+    await usage.close()
+    t.equal(writes.length, 1, 'nothing is written twice')
+  },
+)
+
+t.test('a use is pending until it is in Postgres', async (t) => {
+  const { usage, writes } = writing({ held: true })
+  t.equal(usage.pending('apk_1'), null)
+  usage.note('apk_1', 100)
+  t.equal(usage.pending('apk_1'), 100)
+  await until(() => writes.length === 1)
+  t.equal(usage.pending('apk_1'), 100, 'also while it is being written')
+  usage.note('apk_1', 105)
+  t.equal(usage.pending('apk_1'), 105)
+  writes[0]!.end()
+  await until(() => writes.length === 2)
+  t.equal(usage.pending('apk_1'), 105)
+  writes[1]!.end()
+  await until(() => usage.pending('apk_1') === null)
+  t.equal(usage.pending('apk_2'), null)
+  await usage.close()
+})
+
+t.test(
+  'what could not be written is pending still, told of, and written again with what came since',
+  async (t) => {
+    const { usage, writes, errors } = writing({ held: true })
+    usage.note('apk_1', 100)
+    usage.note('apk_2', 100)
+    await until(() => writes.length === 1)
+    usage.note('apk_2', 103)
+    usage.note('apk_3', 104)
+    const away = new Error('away')
+    writes[0]!.end(away)
+    await until(() => errors.length === 1)
+    t.equal(errors[0], away.message)
+    t.equal(usage.pending('apk_1'), 100)
+    await until(() => writes.length === 2)
+    const again = [...writes[1]!.uses].sort()
+    t.strictSame(again, [
+      ['apk_1', 100],
+      ['apk_2', 103],
+      ['apk_3', 104],
+    ])
+    writes[1]!.end()
+    await usage.close()
+  },
+)
+
+t.test('closing writes what is pending, after what is being written, and stops', async (t) => {
+  const { usage, writes } = writing({ held: true })
+  usage.note('apk_1', 100)
+  await until(() => writes.length === 1)
+  usage.note('apk_1', 101)
+  let closed = false
+  const closing = usage.close().then(() => {
+    closed = true
+  })
+  writes[0]!.end()
+  await until(() => writes.length === 2)
+  t.notOk(closed)
+  t.strictSame([...writes[1]!.uses], [['apk_1', 101]])
+  writes[1]!.end()
+  await closing
+})
+
+t.test('closing does not wait for ever for a Postgres that is away', async (t) => {
+  const { usage, writes, errors } = writing({ held: true })
+  usage.note('apk_1', 100)
+  const closing = usage.close()
+  await until(() => writes.length === 1)
+  writes[0]!.end(new Error('away'))
+  await closing
+  t.equal(errors.length, 1)
+})
+
+t.test('many keys go in statements of bounded size, each key in one of them', async (t) => {
+  const { usage, writes } = writing()
+  for (let i = 0; i < 12_345; i++) usage.note(`apk_${i}`, i + 1)
+  await usage.close()
+  t.ok(writes.every(({ uses }) => uses.size <= 5000))
+  const written = writes.flatMap(({ uses }) => [...uses])
+  t.equal(written.length, 12_345)
+  t.ok(written.every(([id, atS]) => id === `apk_${atS - 1}`))
+})
+
+t.test('however many keys are used while Postgres is away, what is kept of them is bounded', async (t) => {
+  const { usage, writes } = writing()
+  for (let i = 0; i < 250_000; i++) usage.note(`apk_${i}`, 1)
+  usage.note('apk_0', 2)
+  await usage.close()
+  const written = new Map(writes.flatMap(({ uses }) => [...uses]))
+  t.ok(written.size >= 100_000 && written.size <= 200_000, `${written.size} keys`)
+  t.equal(written.get('apk_0'), 2, 'a key that is noted is still brought up to date')
+})

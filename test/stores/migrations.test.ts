@@ -1,0 +1,135 @@
+// Migrations on real databases: once each, whole or not at all, by as many instances at once as there are.
+import t, { type Test } from 'tap'
+import { migrate } from '../../src/postgres/migrate.ts'
+import { dropPartitionsOlderThan, ensurePartitions } from '../../src/postgres/partitions.ts'
+import { useServices } from '../services/index.ts'
+import { connect } from './postgres-stores.ts'
+
+const services = await useServices(t)
+
+async function migrated(t: Test) {
+  const url = await services.createDatabase()
+  await migrate(url)
+  return connect(t, url)
+}
+type Sql = ReturnType<typeof connect>
+
+async function tablesOf(sql: Sql): Promise<string[]> {
+  const rows = await sql`select relname from pg_class
+    where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') order by 1`
+  return rows.map(({ relname }) => relname)
+}
+
+const partitionsOf = async (sql: Sql) =>
+  (await tablesOf(sql)).filter((name) => /^audit_log_\d{8}$/.test(name))
+
+/** The database's UTC days from today on, as partitions are named. */
+async function days(sql: Sql, from: number, to: number): Promise<string[]> {
+  const rows = await sql`
+    select 'audit_log_' || to_char((now() at time zone 'UTC')::date + n, 'YYYYMMDD') as name
+    from generate_series(${from}::int, ${to}::int) n order by n`
+  return rows.map(({ name }) => name)
+}
+
+t.test('instances that start together on an empty database migrate it once', async (t) => {
+  const url = await services.createDatabase()
+  const applied = await Promise.all([migrate(url), migrate(url), migrate(url)])
+  const counts = applied.map(({ length }) => length).sort()
+  t.ok(counts[2]! > 0)
+  t.strictSame(counts.slice(0, 2), [0, 0], 'one of them did it all')
+  const sql = connect(t, url)
+  const made = await tablesOf(sql)
+  for (const table of ['users', 'api_keys', 'audit_log']) t.ok(made.includes(table), table)
+})
+
+t.test('a database that is up to date is left as it is', async (t) => {
+  const url = await services.createDatabase()
+  const applied = await migrate(url)
+  t.ok(applied.every(({ version, name }) => Number.isInteger(version) && name !== ''))
+  const sql = connect(t, url)
+  await sql`insert into users (id, name) values ('usr_1', 'kept')`
+  const before = await tablesOf(sql)
+  t.strictSame(await migrate(url), [])
+  t.strictSame(await tablesOf(sql), before)
+  t.equal((await sql`select 1 from users`).length, 1)
+})
+
+t.test('a migration that fails leaves nothing half-made', async (t) => {
+  const url = await services.createDatabase()
+  const sql = connect(t, url)
+  await sql`create table audit_log (in_the_way int)`
+  await t.rejects(migrate(url))
+  t.strictSame(await tablesOf(sql), ['audit_log'])
+  await sql`drop table audit_log`
+  t.ok((await migrate(url)).length > 0, 'and can be tried again')
+})
+
+t.test('there are partitions for today and seven days ahead, by UTC', async (t) => {
+  const sql = await migrated(t)
+  t.strictSame(await partitionsOf(sql), await days(sql, 0, 7))
+})
+
+for (const zone of ['Pacific/Kiritimati', 'Pacific/Pago_Pago']) {
+  t.test(`partitions begin and end at midnight UTC on a database in ${zone}`, async (t) => {
+    const url = await services.createDatabase()
+    const setting = connect(t, url)
+    const name = new URL(url).pathname.slice(1)
+    await setting`alter database ${setting(name)} set timezone to ${setting.unsafe(`'${zone}'`)}`
+    await migrate(url)
+    const sql = connect(t, url)
+    t.equal((await sql`show timezone`)[0]!.TimeZone, zone)
+    t.strictSame(await partitionsOf(sql), await days(sql, 0, 7))
+    const insert = (day: number, time: string) => sql`
+      insert into audit_log (id, request_id, event, occurred_at)
+      values (${`aud_${day}${time}`}, 'req_1', 'key.created',
+        ((now() at time zone 'UTC')::date + ${day}::int + ${time}::time) at time zone 'UTC')
+      returning tableoid::regclass::text as partition`
+    const [today, , , , , , , last] = await days(sql, 0, 7)
+    t.strictSame([...(await insert(0, '00:00:00'))], [{ partition: today }])
+    t.strictSame([...(await insert(0, '23:59:59.999999'))], [{ partition: today }])
+    t.strictSame([...(await insert(7, '23:59:59.999999'))], [{ partition: last }])
+    await t.rejects(insert(8, '00:00:00'), { code: '23514' })
+  })
+}
+
+t.test(
+  'partitions that are missing are made, by several at once too, while entries are written',
+  async (t) => {
+    const sql = await migrated(t)
+    const expected = await days(sql, 0, 7)
+    for (const name of expected.slice(2)) await sql`drop table ${sql(name)}`
+    const ensure = () => sql.begin((tx) => ensurePartitions(tx))
+    const write = (n: number) =>
+      sql`insert into audit_log (id, request_id, event) values (${`aud_${n}`}, 'req_1', 'key.created')`
+    await Promise.all([ensure(), write(1), ensure(), write(2), ensure(), write(3)])
+    t.strictSame(await partitionsOf(sql), expected)
+    t.equal((await sql`select 1 from audit_log`).length, 3)
+  },
+)
+
+t.test('of the partitions only those are dropped whose every entry is too old', async (t) => {
+  const sql = await migrated(t)
+  const kept = await days(sql, 0, 7)
+  const [old5, old4, old3, old2, old1] = await days(sql, -5, -1)
+  for (const [i, name] of [old5, old4, old3, old2, old1].entries()) {
+    await sql.unsafe(`create table ${name} partition of audit_log
+      for values from ('${isoDay(name!)} 00:00:00+00') to ('${isoDay(name!)} 23:59:59.9999+00')`)
+    await sql`insert into audit_log (id, request_id, event, occurred_at)
+      values ('aud_1', ${`req_${5 - i}`}, 'key.created', ${`${isoDay(name!)} 23:00:00+00`}::timestamptz)`
+  }
+  await sql`create table audit_log_archive (like audit_log)`
+  await sql`create table audit_log_20200101 (not_a_partition int)`
+
+  const dropped = await sql.begin((tx) => dropPartitionsOlderThan(tx, 2))
+  t.strictSame(dropped, [old5, old4, old3])
+  t.strictSame(await partitionsOf(sql), ['audit_log_20200101', old2, old1, ...kept])
+  const rows = await sql`select request_id from audit_log order by 1`
+  t.strictSame(
+    rows.map(({ request_id }) => request_id),
+    ['req_1', 'req_2'],
+  )
+  t.ok((await tablesOf(sql)).includes('audit_log_archive'))
+  t.strictSame(await sql.begin((tx) => dropPartitionsOlderThan(tx, 2)), [], 'nothing is left to drop')
+})
+
+const isoDay = (name: string) => name.replace(/^audit_log_(....)(..)(..)$/, '$1-$2-$3')

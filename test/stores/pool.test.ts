@@ -1,0 +1,194 @@
+// Connections to a Postgres that goes away: what cannot be had in time is Unavailable, and it comes back by itself.
+import { setTimeout as pause } from 'node:timers/promises'
+import postgres from 'postgres'
+import t, { type Test } from 'tap'
+import { createPool, type Pool, type PoolOptions } from '../../src/postgres/pool.ts'
+import { Unavailable } from '../../src/stores.ts'
+import { startPrivatePostgres, startTcpProxy } from '../services/index.ts'
+import { until } from './until.ts'
+
+const server = await startPrivatePostgres(t)
+const timeoutMs = 500
+/** What a busy machine may add. */
+const slackMs = 300
+
+function open(t: Test, options: Partial<PoolOptions> = {}): Pool {
+  const pool = createPool({ url: server.url, purpose: 'test', max: 2, timeoutMs, ...options })
+  t.teardown(() => pool.close())
+  return pool
+}
+
+const ask = (pool: Pool) => pool.run(async (sql) => (await sql`select 1 as one`)[0]!.one as number)
+const answers = (pool: Pool) => async () => (await ask(pool).catch(() => 0)) === 1
+
+/** How each of these ended, and after how many milliseconds. */
+const ends = (work: Promise<unknown>[]) =>
+  Promise.all(
+    work.map(async (one) => {
+      const begunMs = performance.now()
+      const error = await one.then(
+        () => null,
+        (error) => error,
+      )
+      return { error, ms: performance.now() - begunMs }
+    }),
+  )
+
+async function awayAndBack(t: Test, pool: Pool, away: () => Promise<void>, back: () => Promise<void>) {
+  t.equal(await ask(pool), 1)
+  await away()
+  for (let round = 0; round < 2; round++) {
+    const ended = await ends(Array.from({ length: 20 }, () => ask(pool)))
+    t.ok(
+      ended.every(({ error }) => error instanceof Unavailable),
+      'Unavailable, each of them',
+    )
+    const slowest = Math.max(...ended.map(({ ms }) => ms))
+    t.ok(slowest < timeoutMs + slackMs, `in time: ${slowest} ms`)
+  }
+  await back()
+  const backMs = await until(answers(pool), 10_000)
+  t.ok(backMs < 2000, `there again within two seconds: ${backMs} ms`)
+}
+
+t.test('a frozen Postgres is Unavailable in time, and there again once it is thawed', (t) =>
+  awayAndBack(
+    t,
+    open(t),
+    () => server.freeze(),
+    () => server.thaw(),
+  ),
+)
+
+t.test('a killed Postgres is Unavailable in time, and there again once it is restarted', (t) =>
+  awayAndBack(
+    t,
+    open(t),
+    () => server.kill(),
+    () => server.restart(),
+  ),
+)
+
+t.test(
+  'a Postgres behind a network that swallows everything is Unavailable in time, and there again',
+  async (t) => {
+    const proxy = await startTcpProxy(t, server.url)
+    const pool = open(t, { url: proxy.url })
+    await awayAndBack(
+      t,
+      pool,
+      async () => proxy.blackHole(),
+      () => proxy.heal(),
+    )
+  },
+)
+
+t.test('a pool made while Postgres is away is there once Postgres is', async (t) => {
+  await server.kill()
+  const pool = open(t)
+  const [ended] = await ends([ask(pool)])
+  t.ok(ended!.error instanceof Unavailable)
+  await server.restart()
+  t.ok((await until(answers(pool), 10_000)) < 2000)
+})
+
+/** A table that another transaction has locked until `unlock`. */
+async function lockedTable(t: Test, name: string) {
+  const sql = postgres(server.url, { max: 1, onnotice: () => {} })
+  await sql`create table ${sql(name)} (id int)`
+  let unlock = () => {}
+  const locked = new Promise<void>((resolve) => {
+    sql.begin(async (tx) => {
+      await tx`lock table ${tx(name)} in access exclusive mode`
+      resolve()
+      await new Promise<void>((release) => {
+        unlock = release
+      })
+    })
+  })
+  await locked
+  t.teardown(async () => {
+    unlock()
+    await sql.end({ timeout: 1 })
+  })
+  return { unlock }
+}
+
+t.test('a locked table is Unavailable in time, and its connections are sound afterwards', async (t) => {
+  const { unlock } = await lockedTable(t, 'locked_for_a_while')
+  const pool = open(t, { max: 1 })
+  const backend = () => pool.run(async (sql) => (await sql`select pg_backend_pid() as pid`)[0]!.pid)
+  const read = () => pool.run((sql) => sql`select from locked_for_a_while`)
+  const before = await backend()
+  const [ended] = await ends([read()])
+  t.type(ended!.error, Unavailable)
+  t.ok(ended!.ms < timeoutMs + slackMs, `${ended!.ms} ms`)
+  t.equal(await backend(), before, 'the statement was given up, not the connection')
+  unlock()
+  await until(() =>
+    read().then(
+      () => true,
+      () => false,
+    ),
+  )
+})
+
+t.test('what waits for a connection that others hold is Unavailable in time', async (t) => {
+  const pool = open(t, { max: 2 })
+  const sleeping = Array.from({ length: 12 }, () => pool.run((sql) => sql`select pg_sleep(0.3)`))
+  const ended = await ends(sleeping)
+  t.ok(ended.every(({ error }) => error === null || error instanceof Unavailable))
+  t.ok(Math.max(...ended.map(({ ms }) => ms)) < timeoutMs + slackMs)
+  t.ok((await until(answers(pool))) < 2000)
+})
+
+t.test(
+  'work that is given more time keeps its connection while other work runs out of its own',
+  async (t) => {
+    const pool = open(t, { max: 2 })
+    const patient = pool.run(
+      (sql) =>
+        sql.begin(async (tx) => {
+          await tx`set local statement_timeout = 5000`
+          return (await tx`select pg_sleep(1.2), 'done' as said`)[0]!.said
+        }),
+      5000,
+    )
+    // The other connection is answered all the time: nothing has fallen silent.
+    const hurried = Array.from({ length: 8 }, () => pool.run((sql) => sql`select pg_sleep(0.2)`))
+    const [[end]] = await Promise.all([ends([patient]), ends(hurried)])
+    t.equal(end!.error?.message ?? null, null)
+  },
+)
+
+t.test('a statement that is wrong is a fault of ours and not of the server', async (t) => {
+  const pool = open(t)
+  const faults: Record<string, (sql: postgres.Sql) => Promise<unknown>> = {
+    'bad syntax': (sql) => sql`selekt 1`,
+    'no such table': (sql) => sql`select from nowhere`,
+    'a value out of range': (sql) => sql`select ${'99999999999'}::int`,
+    'a NUL': (sql) => sql`select ${'a\0b'}::text`,
+    'a value left undefined': (sql) => sql`select ${undefined as unknown as string}`,
+    'a fault in the work itself': async () => (undefined as unknown as { name: string }).name,
+    'a fault of Node in the work itself': async () => Buffer.alloc(-1),
+  }
+  for (const [what, work] of Object.entries(faults)) {
+    const [ended] = await ends([pool.run(work)])
+    t.ok(ended!.error instanceof Error && !(ended!.error instanceof Unavailable), what)
+  }
+  t.equal(await ask(pool), 1)
+})
+
+t.test('closing lets what is under way finish', async (t) => {
+  const pool = open(t)
+  const working = pool.run(async (sql) => (await sql`select pg_sleep(0.2), 7 as seven`)[0]!.seven)
+  await pause(50)
+  await pool.close()
+  t.equal(await working, 7)
+})
+
+t.test('what a pool is for is shown where an operator looks', async (t) => {
+  const pool = open(t, { purpose: 'lookups' })
+  const [row] = await pool.run((sql) => sql`select current_setting('application_name') as name`)
+  t.match(row!.name, /latchkey.*lookups/)
+})

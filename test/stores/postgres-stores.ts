@@ -1,0 +1,85 @@
+// The stores on a fresh, migrated Postgres database, and a connection of the test's own to look with.
+import postgres from 'postgres'
+import type { Test } from 'tap'
+import { createAuditLog } from '../../src/postgres/audit.ts'
+import { createKeyStore } from '../../src/postgres/keys.ts'
+import { migrate } from '../../src/postgres/migrate.ts'
+import { createPool } from '../../src/postgres/pool.ts'
+import { createUserStore } from '../../src/postgres/users.ts'
+import { newId } from '../../src/rules/id.ts'
+import { newKey } from '../../src/rules/new-key.ts'
+import type { Actor, StoredKey, User } from '../../src/stores.ts'
+import type { Services } from '../services/index.ts'
+
+export interface PostgresStores {
+  url: string
+  sql: postgres.Sql
+  keys: ReturnType<typeof createKeyStore>
+  users: ReturnType<typeof createUserStore>
+  audit: ReturnType<typeof createAuditLog>
+  makeUser(): Promise<User>
+  /** With the hex HMAC it is stored under, and its token. */
+  makeKey(userId: string, wanted?: { name?: string; expiresAt?: number | null }): Promise<Made>
+}
+
+export type Made = StoredKey & { hash: string; token: string }
+
+export async function openStores(
+  t: Test,
+  services: Pick<Services, 'createDatabase'>,
+  { keysPerUserMax = 10_000, timeoutMs = 5000 } = {},
+): Promise<PostgresStores> {
+  const url = await services.createDatabase()
+  await migrate(url)
+  const pool = (purpose: string, max: number) => {
+    const made = createPool({ url, purpose, max, timeoutMs })
+    t.teardown(() => made.close())
+    return made
+  }
+  const [lookups, management, auditing, background] = [
+    pool('lookups', 2),
+    pool('management', 4),
+    pool('audit', 2),
+    pool('background', 2),
+  ]
+  const keys = createKeyStore({ lookups, management, background }, { keysPerUserMax })
+  const users = createUserStore(management)
+  return {
+    url,
+    sql: connect(t, url),
+    keys,
+    users,
+    audit: createAuditLog({ audit: auditing, management }),
+    makeUser: () => users.create({ id: newId('usr_'), name: 'somebody' }, actor()),
+    async makeKey(userId, wanted = {}) {
+      const { token, key } = newKeyOf(userId, wanted)
+      const created = await keys.create(key, actor())
+      if (!created.ok) throw new Error(`not created: ${created.reason}`)
+      return { ...created.key, hash: key.hash.toString('hex'), token }
+    },
+  }
+}
+
+export function connect(t: Test, url: string): postgres.Sql {
+  const sql = postgres(url, { max: 4, onnotice: () => {} })
+  t.teardown(() => sql.end({ timeout: 1 }))
+  return sql
+}
+
+export const newKeyOf = (userId: string, wanted: { name?: string; expiresAt?: number | null } = {}) =>
+  newKey(
+    { userId, name: 'a key', rateLimitRpm: 1000, expiresAt: null, ...wanted },
+    { keyPrefix: 'lk', hashSecret: 'a secret of the tests, thirty-two characters at least' },
+  )
+
+/** The operator, or a key as who it acts. */
+export const actor = (keyId: string | null = null): Actor => ({
+  requestId: newId('req_'),
+  keyId,
+  method: 'POST',
+  path: '/v1/keys',
+  ip: '192.0.2.1',
+  userAgent: 'test',
+})
+
+export const nowS = () => Math.floor(Date.now() / 1000)

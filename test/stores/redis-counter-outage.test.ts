@@ -1,0 +1,208 @@
+// Redis away in each of the ways it can be: the instance counts on by itself at once, and Redis counts again by itself.
+import t from 'tap'
+import { createRedisCounter } from '../../src/redis/counter.ts'
+import { newId } from '../../src/rules/id.ts'
+import type { Counter } from '../../src/stores.ts'
+import { startPrivateRedis, startTcpProxy } from '../services/index.ts'
+import { ascending, type Counted, hit, hits, inOneMinute, numbersOf, upTo } from './counter-suite.ts'
+import { countOn, observe } from './redis-counters.ts'
+import { until } from './until.ts'
+
+/** 100 ms for the command, and what a busy machine adds. */
+const noticedMsMax = 400
+const backMsMax = 2000
+
+async function timed<T>(work: () => Promise<T>): Promise<[T, number]> {
+  const begunMs = performance.now()
+  const answer = await work()
+  return [answer, performance.now() - begunMs]
+}
+
+const isShared = (counter: Counter) => () => counter.mode === 'shared'
+
+t.test(
+  'a frozen Redis is noticed in about 100 ms, and counting goes on from the last count seen',
+  async (t) => {
+    const server = await startPrivateRedis(t)
+    if (!server) return
+    const { counter } = await countOn(t, server.url)
+    let noticedMs = 0
+    let laterMs = 0
+    const counted = await inOneMinute(async () => {
+      const keyId = newId('apk_')
+      await until(isShared(counter))
+      const before = await hits(counter, keyId, 3)
+      await server.freeze()
+      const [during, ms] = await timed(() => hits(counter, keyId, 3))
+      const [later, ms2] = await timed(() => hits(counter, keyId, 50))
+      noticedMs = ms
+      laterMs = ms2
+      await server.thaw()
+      return [...before, ...during, ...later]
+    })
+    t.strictSame(numbersOf(counted), upTo(56))
+    t.strictSame(
+      counted.map(({ turn }) => turn.vouched),
+      upTo(56).map((n) => n <= 3),
+      'nothing vouches for a copy meanwhile',
+    )
+    t.ok(noticedMs < noticedMsMax, `${noticedMs} ms`)
+    t.ok(laterMs < 50, `and no hit waits after that: ${laterMs} ms for 50`)
+  },
+)
+
+t.test('hits beyond the calls under way do not wait for one time limit after another', async (t) => {
+  const server = await startPrivateRedis(t)
+  if (!server) return
+  const { counter } = await countOn(t, server.url)
+  await hit(counter, newId('apk_'))
+  await server.freeze()
+  const [counted, ms] = await timed(() => Promise.all(upTo(5000).map(() => hit(counter, newId('apk_')))))
+  await server.thaw()
+  t.equal(counted.length, 5000)
+  t.ok(ms < noticedMsMax, `${ms} ms`)
+})
+
+t.test('a thawed Redis counts again within two seconds, and no number is given twice', async (t) => {
+  const server = await startPrivateRedis(t)
+  if (!server) return
+  const { counter, modes } = await countOn(t, server.url)
+  let backMs = 0
+  const counted = await inOneMinute(async () => {
+    modes.length = 0
+    const keyId = newId('apk_')
+    const answers = await hits(counter, keyId, 5)
+    await server.freeze()
+    answers.push(...(await hits(counter, keyId, 5)))
+    await server.thaw()
+    backMs = await until(isShared(counter), backMsMax + 3000)
+    return [...answers, ...(await hits(counter, keyId, 5))]
+  })
+  t.ok(backMs < backMsMax, `${backMs} ms`)
+  t.strictSame(numbersOf(counted).sort(ascending), upTo(15))
+  t.ok(counted.slice(10).every(({ turn }) => turn.vouched))
+  t.strictSame(modes, ['local', 'shared'], 'told once for each change')
+})
+
+t.test('a Redis that lost everything goes on from the last count seen', async (t) => {
+  const server = await startPrivateRedis(t)
+  if (!server) return
+  const { counter, modes } = await countOn(t, server.url)
+  let backMs = 0
+  const counted = await inOneMinute(async () => {
+    modes.length = 0
+    const keyId = newId('apk_')
+    const answers = await hits(counter, keyId, 4)
+    await server.kill()
+    answers.push(...(await hits(counter, keyId, 4)))
+    await server.restart()
+    backMs = await until(isShared(counter), backMsMax + 3000)
+    return [...answers, ...(await hits(counter, keyId, 4))]
+  })
+  t.ok(backMs < backMsMax, `${backMs} ms`)
+  t.strictSame(numbersOf(counted), upTo(12))
+  t.strictSame(modes, ['local', 'shared'])
+})
+
+t.test('hits under way when Redis is killed are answered, each once', async (t) => {
+  const server = await startPrivateRedis(t)
+  if (!server) return
+  const { counter } = await countOn(t, server.url)
+  const counted = await inOneMinute(async () => {
+    await server.restart()
+    await until(isShared(counter))
+    const keyId = newId('apk_')
+    const answers: Promise<Counted>[] = []
+    const killed = server.kill()
+    for (let i = 0; i < 300; i++) {
+      answers.push(hit(counter, keyId))
+      if (i % 10 === 0) await new Promise(setImmediate)
+    }
+    await killed
+    return Promise.all(answers)
+  })
+  const numbers = numbersOf(counted).sort(ascending)
+  t.equal(new Set(numbers).size, 300, 'no number twice')
+  t.ok(numbers.at(-1)! <= 600, 'a call that ran unseen costs its hits once more at most')
+})
+
+t.test('a Redis out of memory is away until it has some', async (t) => {
+  const server = await startPrivateRedis(t)
+  if (!server) return
+  const { counter, modes } = await countOn(t, server.url)
+  const redis = observe(t, server.url)
+  let backMs = 0
+  const counted = await inOneMinute(async () => {
+    modes.length = 0
+    const keyId = newId('apk_')
+    const answers = await hits(counter, keyId, 2)
+    await redis.config('SET', 'maxmemory', '1')
+    answers.push(...(await hits(counter, keyId, 2)))
+    t.equal(counter.mode, 'local')
+    t.equal(await counter.raise([{ keyId, version: 2 }]), false, 'a change is not confirmed')
+    await redis.config('SET', 'maxmemory', '0')
+    backMs = await until(isShared(counter), backMsMax + 3000)
+    return [...answers, ...(await hits(counter, keyId, 2))]
+  })
+  t.strictSame(numbersOf(counted), upTo(6))
+  t.ok(backMs < backMsMax, `${backMs} ms`)
+  t.strictSame(modes, ['local', 'shared'])
+})
+
+t.test('a network that swallows everything is noticed, and left behind when it heals', async (t) => {
+  const server = await startPrivateRedis(t)
+  if (!server) return
+  const proxy = await startTcpProxy(t, server.url)
+  const { counter, modes } = await countOn(t, proxy.url)
+  let noticedMs = 0
+  let backMs = 0
+  const counted = await inOneMinute(async () => {
+    modes.length = 0
+    const keyId = newId('apk_')
+    const answers = await hits(counter, keyId, 2)
+    proxy.blackHole()
+    const [during, ms] = await timed(() => hits(counter, keyId, 2))
+    noticedMs = ms
+    // Longer than a silent connection is kept: the next one is made into the black hole, too.
+    await new Promise((resolve) => setTimeout(resolve, 1500))
+    await proxy.heal()
+    backMs = await until(isShared(counter), backMsMax + 3000)
+    return [...answers, ...during, ...(await hits(counter, keyId, 2))]
+  })
+  t.strictSame(numbersOf(counted), upTo(6))
+  t.ok(noticedMs < noticedMsMax, `${noticedMs} ms`)
+  t.ok(backMs < backMsMax, `${backMs} ms`)
+  t.strictSame(modes, ['local', 'shared'])
+})
+
+t.test('while Redis is away nothing is raised, and that is told in half a second', async (t) => {
+  const server = await startPrivateRedis(t)
+  if (!server) return
+  const { counter } = await countOn(t, server.url)
+  const keyId = newId('apk_')
+  await counter.raise([{ keyId, version: 2 }])
+  await server.freeze()
+  const [raised, ms] = await timed(() => counter.raise([{ keyId, version: 3 }]))
+  t.equal(raised, false)
+  t.ok(ms < 900, `${ms} ms`)
+  t.equal((await hit(counter, keyId)).version, 0, 'no version is known')
+  await server.kill()
+  t.equal(await counter.raise([{ keyId, version: 3 }]), false)
+})
+
+t.test('a counter made while Redis is away counts by itself, and shares once it is there', async (t) => {
+  const server = await startPrivateRedis(t)
+  if (!server) return
+  await server.kill()
+  const { connectRedis } = await import('../../src/redis/connect.ts')
+  const client = connectRedis([server.url])
+  client.on('error', () => {})
+  const modes: string[] = []
+  const counter = createRedisCounter({ client, onMode: (mode) => modes.push(mode) })
+  t.teardown(() => counter.close())
+  t.match(await hit(counter, newId('apk_')), { number: 1, turn: { vouched: false } })
+  await server.restart()
+  await until(isShared(counter), backMsMax)
+  t.match(await hit(counter, newId('apk_')), { number: 1, turn: { vouched: true } })
+  t.strictSame(modes, ['local', 'shared'])
+})

@@ -1,0 +1,104 @@
+// What others may have written into the counter's keys: it heals, and never makes a changed key look unchanged.
+import t, { type Test } from 'tap'
+import { createRedisCounter } from '../../src/redis/counter.ts'
+import { newId } from '../../src/rules/id.ts'
+import { useServices } from '../services/index.ts'
+import { type Counted, hit, hits, inOneMinute, numbersOf } from './counter-suite.ts'
+import { impatient } from './redis-counters.ts'
+import { until } from './until.ts'
+
+const services = await useServices(t)
+const redis = services.connectRedis()
+
+async function open(t: Test) {
+  const client = services.connectRedis(impatient)
+  await until(() => client.status === 'ready')
+  const modes: string[] = []
+  const counter = createRedisCounter({ client, onMode: (mode) => modes.push(mode) })
+  t.teardown(() => counter.close())
+  return { counter, modes }
+}
+
+const minuteNow = async () => Math.floor(Number((await redis.time())[0]) / 60)
+
+const spoilt: Record<string, (name: string) => Promise<unknown>> = {
+  'a word': (name) => redis.set(name, 'seven'),
+  'an empty string': (name) => redis.set(name, ''),
+  'a fraction': (name) => redis.set(name, '1.5'),
+  'a number with a blank': (name) => redis.set(name, ' 7'),
+  'the largest integer': (name) => redis.set(name, '9223372036854775807'),
+  'more than any integer': (name) => redis.set(name, '99999999999999999999'),
+  'a list': (name) => redis.rpush(name, '7'),
+  'a set': (name) => redis.sadd(name, '7'),
+  'a hash': (name) => redis.hset(name, 'count', '7'),
+}
+
+for (const [what, spoil] of Object.entries(spoilt)) {
+  t.test(`a counter that holds ${what} is begun anew`, async (t) => {
+    const { counter, modes } = await open(t)
+    let after: string | null = null
+    const counted = await inOneMinute(async () => {
+      const keyId = newId('apk_')
+      const name = `rl:{${keyId}}:${await minuteNow()}`
+      await spoil(name)
+      const answers = [...(await hits(counter, keyId, 2)), await hit(counter, keyId)]
+      after = await redis.get(name)
+      return answers
+    })
+    t.strictSame(numbersOf(counted), [1, 2, 3])
+    t.equal(after, '3', 'Redis holds the count again')
+    t.strictSame(modes, [], 'no reason to take Redis for away')
+  })
+}
+
+t.test('one spoilt counter leaves the others of its turn as they are', async (t) => {
+  const { counter } = await open(t)
+  const counted = await inOneMinute(async () => {
+    const [spoiltKey, sound] = [newId('apk_'), newId('apk_')]
+    const minute = await minuteNow()
+    await redis.rpush(`rl:{${spoiltKey}}:${minute}`, 'x')
+    await redis.set(`rl:{${sound}}:${minute}`, 41)
+    return Promise.all([sound, spoiltKey, sound].map((keyId) => hit(counter, keyId)))
+  })
+  t.strictSame(numbersOf(counted), [42, 1, 43])
+})
+
+t.test('a count below zero gives nobody more than the limit', async (t) => {
+  const { counter } = await open(t)
+  const counted = await inOneMinute(async () => {
+    const keyId = newId('apk_')
+    await redis.set(`rl:{${keyId}}:${await minuteNow()}`, -100)
+    return hits(counter, keyId, 3)
+  })
+  t.strictSame(numbersOf(counted), [1, 2, 3])
+})
+
+const unreadable: Record<string, (name: string) => Promise<unknown>> = {
+  'a word': (name) => redis.set(name, 'seven'),
+  'an empty string': (name) => redis.set(name, ''),
+  'not a number': (name) => redis.set(name, 'nan'),
+  'a list': (name) => redis.rpush(name, '7'),
+  'a hash': (name) => redis.hset(name, 'version', '7'),
+}
+
+for (const [what, spoil] of Object.entries(unreadable)) {
+  t.test(`a version that is ${what} is told as unreadable, and healed by the next change`, async (t) => {
+    const { counter } = await open(t)
+    const keyId = newId('apk_')
+    await spoil(`rl:{${keyId}}:v`)
+    const before: Counted = await hit(counter, keyId)
+    t.ok(before.version < 0, `below zero, and not ${before.version}: a copy must not be believed`)
+    t.equal(await counter.raise([{ keyId, version: 9 }]), true)
+    t.equal((await hit(counter, keyId)).version, 9)
+  })
+}
+
+for (const text of ['99999999999999999999', 'inf', '-inf', '-1', '1e30']) {
+  t.test(`a version of ${text} vouches for no copy`, async (t) => {
+    const { counter } = await open(t)
+    const keyId = newId('apk_')
+    await redis.set(`rl:{${keyId}}:v`, text)
+    const { version } = await hit(counter, keyId)
+    t.ok(version < 0 || version > 2 ** 31 - 1, `${version} is no version that a row can have`)
+  })
+}

@@ -1,0 +1,160 @@
+// The counter in Redis: the conformance suite, and what is its own while Redis is there.
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Redis } from 'ioredis'
+import t, { type Test } from 'tap'
+import { createRedisCounter, type RedisCounterOptions } from '../../src/redis/counter.ts'
+import { newId } from '../../src/rules/id.ts'
+import type { Counter } from '../../src/stores.ts'
+import { startPrivateRedis, useServices } from '../services/index.ts'
+import { ascending, counterSuite, hit, hits, inOneMinute, numbersOf, upTo } from './counter-suite.ts'
+import { countOn, impatient, observe } from './redis-counters.ts'
+import { until } from './until.ts'
+
+const services = await useServices(t)
+const redis = services.connectRedis()
+
+async function open(t: Test, options: Partial<RedisCounterOptions> = {}): Promise<Counter> {
+  const client = services.connectRedis(impatient)
+  await until(() => client.status === 'ready')
+  const counter = createRedisCounter({ client, ...options })
+  t.teardown(() => counter.close())
+  return counter
+}
+
+counterSuite(t, (t, count) => Promise.all(upTo(count).map(() => open(t))))
+
+/** Redis's own minute: what its counters are named by. */
+const minuteOf = async (redis: Redis) => Math.floor(Number((await redis.time())[0]) / 60)
+const counterOf = async (keyId: string) => `rl:{${keyId}}:${await minuteOf(redis)}`
+
+t.test('instances share one count', async (t) => {
+  const counters = [await open(t), await open(t), await open(t)]
+  const counted = await inOneMinute(async () => {
+    const keyId = newId('apk_')
+    const waiting = []
+    for (let turn = 0; turn < 20; turn++) {
+      for (const counter of counters) waiting.push(...upTo(5).map(() => hit(counter, keyId)))
+      await nextTurn()
+    }
+    return Promise.all(waiting)
+  })
+  t.strictSame(numbersOf(counted).sort(ascending), upTo(300))
+})
+
+t.test('a version raised by one instance is seen by the next hit of another', async (t) => {
+  const [changing, counting] = [await open(t), await open(t)]
+  const keyId = newId('apk_')
+  for (const version of [2, 3, 4]) {
+    t.equal(await changing.raise([{ keyId, version }]), true)
+    t.match(await hit(counting, keyId), { version, turn: { vouched: true } })
+  }
+})
+
+t.test("the window is that of Redis's clock, whatever the instance's own says", async (t) => {
+  const counter = await open(t, { now: () => 0 })
+  const counted = await inOneMinute(async () => {
+    const keyId = newId('apk_')
+    const minute = await minuteOf(redis)
+    await redis.set(`rl:{${keyId}}:${minute - 1}`, 50)
+    await redis.set(`rl:{${keyId}}:${minute}`, 7)
+    await redis.set(`rl:{${keyId}}:${minute + 1}`, 90)
+    const [timeS] = await redis.time()
+    const answer = await hit(counter, keyId)
+    t.ok(Math.abs(answer.turn.nowMs - Number(timeS) * 1000) < 2000)
+    return [answer, { ...answer, turn: { ...answer.turn, nowMs: minute * 60_000 } }]
+  })
+  t.equal(counted[0]!.number, 8)
+})
+
+t.test('the hits of a turn go as one call, and those of one key as one increment', async (t) => {
+  const batches: [number, number][] = []
+  const counter = await open(t, { onBatch: (hits, keys) => batches.push([hits, keys]) })
+  const keyIds = upTo(20).map(() => newId('apk_'))
+  await Promise.all(upTo(500).map((i) => hit(counter, keyIds[i % 20]!)))
+  t.strictSame(batches, [[500, 20]])
+
+  const server = await startPrivateRedis(t)
+  if (!server) return
+  const { counter: own } = await countOn(t, server.url)
+  const observer = observe(t, server.url)
+  await hit(own, newId('apk_'))
+  await observer.config('RESETSTAT')
+  await Promise.all(upTo(500).map((i) => hit(own, keyIds[i % 20]!)))
+  const stats = await observer.info('commandstats')
+  t.match(stats, /cmdstat_evalsha:calls=1,/, 'one call')
+  t.match(stats, /cmdstat_incrby:calls=20,/, 'one increment for each key')
+  t.match(stats, /cmdstat_mget:calls=1,/, 'versions are read by the same call')
+})
+
+t.test('a lone hit goes out at the end of its turn', async (t) => {
+  const batches: number[] = []
+  const counter = await open(t, { onBatch: (hits) => batches.push(hits) })
+  const answered = hit(counter, newId('apk_'))
+  await nextTurn()
+  await nextTurn()
+  t.strictSame(batches, [1])
+  await answered
+})
+
+t.test('a thousand keys of one turn are counted by one call', async (t) => {
+  const batches: [number, number][] = []
+  const counter = await open(t, { onBatch: (hits, keys) => batches.push([hits, keys]) })
+  const counted = await Promise.all(upTo(1000).map(() => hit(counter, newId('apk_'))))
+  t.ok(counted.every(({ number, turn }) => number === 1 && turn.vouched))
+  t.strictSame(batches, [[1000, 1000]])
+})
+
+t.test(
+  'a counter is a plain integer and expires two minutes after each hit, also one that had no expiry',
+  async (t) => {
+    const counter = await open(t)
+    await inOneMinute(async () => {
+      const keyId = newId('apk_')
+      const answers = await hits(counter, keyId, 3)
+      const name = await counterOf(keyId)
+      if ((await redis.get(name)) === '3') {
+        t.equal(await redis.ttl(name), 120)
+        await redis.persist(name)
+        answers.push(await hit(counter, keyId))
+        if ((await redis.get(name)) === '4') t.equal(await redis.ttl(name), 120)
+      }
+      return answers
+    })
+  },
+)
+
+t.test('a version expires, later than any instance believes a copy', async (t) => {
+  const counter = await open(t)
+  const keyId = newId('apk_')
+  await redis.set(`rl:{${keyId}}:v`, 1)
+  await counter.raise([{ keyId, version: 2 }])
+  const ttlS = await redis.ttl(`rl:{${keyId}}:v`)
+  t.ok(ttlS > 590 && ttlS <= 600, 'ten minutes')
+})
+
+t.test('nothing but a counter and a version is kept of a key', async (t) => {
+  const counter = await open(t)
+  const keyId = newId('apk_')
+  const { turn } = await hit(counter, keyId)
+  await counter.raise([{ keyId, version: 2 }])
+  const minute = Math.floor(turn.nowMs / 60_000)
+  const kept = await redis.keys(`*${keyId}*`)
+  t.strictSame(kept.sort(), [`rl:{${keyId}}:${minute}`, `rl:{${keyId}}:v`])
+})
+
+t.test('counting goes on when Redis has forgotten its scripts', async (t) => {
+  const modes: string[] = []
+  const counter = await open(t, { onMode: (mode) => modes.push(mode) })
+  const counted = await inOneMinute(async () => {
+    const keyId = newId('apk_')
+    const first = await hit(counter, keyId)
+    await redis.script('FLUSH')
+    const [second, third] = await hits(counter, keyId, 2)
+    await redis.script('FLUSH')
+    t.equal(await counter.raise([{ keyId, version: 5 }]), true)
+    return [first, second!, third!, await hit(counter, keyId)]
+  })
+  t.strictSame(numbersOf(counted), [1, 2, 3, 4])
+  t.equal(counted[3]!.version, 5)
+  t.strictSame(modes, [], 'and Redis was never taken for away')
+})

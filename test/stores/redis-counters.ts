@@ -1,0 +1,44 @@
+// Counters on Redis for tests: the product's connection options, and watched for changes of mode.
+import { Redis, type RedisOptions } from 'ioredis'
+import type { Test } from 'tap'
+import { connectRedis } from '../../src/redis/connect.ts'
+import { createRedisCounter, type RedisCounterOptions } from '../../src/redis/counter.ts'
+import type { Counter } from '../../src/stores.ts'
+import { until } from './until.ts'
+
+/** As src/redis/connect.ts has them: an answer soon, or none. */
+export const impatient: RedisOptions = {
+  enableOfflineQueue: false,
+  autoResendUnfulfilledCommands: false,
+  maxRetriesPerRequest: 0,
+  retryStrategy: () => 200,
+}
+
+/** A connection of the test's own, to look with. */
+export function observe(t: Test, url: string): Redis {
+  const redis = new Redis(url)
+  redis.on('error', () => {})
+  t.teardown(() => redis.disconnect())
+  return redis
+}
+
+export interface Watched {
+  counter: Counter
+  /** Each change of mode so far. */
+  modes: string[]
+}
+
+/** A counter over the product's own connection to the server at this URL, once it is counting there. */
+export async function countOn(
+  t: Test,
+  url: string,
+  options: Partial<RedisCounterOptions> = {},
+): Promise<Watched> {
+  const client = connectRedis([url])
+  client.on('error', () => {})
+  await until(() => client.status === 'ready')
+  const modes: string[] = []
+  const counter = createRedisCounter({ client, onMode: (mode) => modes.push(mode), ...options })
+  t.teardown(() => counter.close())
+  return { counter, modes }
+}

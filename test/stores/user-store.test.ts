@@ -1,0 +1,128 @@
+// Users in Postgres. Deleting one is soft, and tells which keys every instance must read again.
+import t from 'tap'
+import { newId } from '../../src/rules/id.ts'
+import { useServices } from '../services/index.ts'
+import { actor, nowS, openStores } from './postgres-stores.ts'
+import { until } from './until.ts'
+
+const services = await useServices(t)
+const { users, keys, audit, sql, makeUser, makeKey } = await openStores(t, services)
+
+t.test('a user made is listed with its moment, oldest first', async (t) => {
+  const own = await openStores(t, services)
+  const id = newId('usr_')
+  const made = await own.users.create({ id, name: 'Ada ✓' }, actor())
+  t.strictSame({ ...made, created_at: 0 }, { id, name: 'Ada ✓', created_at: 0, deleted_at: null })
+  t.ok(Number.isInteger(made.created_at) && Math.abs(made.created_at - nowS()) <= 5)
+  const second = await own.makeUser()
+  t.strictSame(await own.users.list(), [made, second])
+})
+
+t.test('a user that is there cannot be made again', async (t) => {
+  const { id } = await makeUser()
+  await t.rejects(users.create({ id, name: 'other' }, actor()), { code: '23505' })
+})
+
+t.test('a deleted user stays, with the moment of its deletion', async (t) => {
+  const made = await makeUser()
+  const removed = (await users.remove(made.id, actor()))!
+  t.strictSame(removed.user, { ...made, deleted_at: removed.user.deleted_at })
+  t.ok(Math.abs(removed.user.deleted_at! - nowS()) <= 5)
+  t.strictSame(
+    (await users.list()).find(({ id }) => id === made.id),
+    removed.user,
+  )
+})
+
+t.test('a user deleted again keeps its moment', async (t) => {
+  const { id } = await makeUser()
+  const first = (await users.remove(id, actor()))!
+  await sql`update users set deleted_at = deleted_at - interval '1 hour' where id = ${id}`
+  const again = (await users.remove(id, actor()))!
+  t.equal(again.user.deleted_at, first.user.deleted_at! - 3600)
+})
+
+t.test('a deletion raises the version of every key not revoked and names them, each time', async (t) => {
+  const [user, other] = [await makeUser(), await makeUser()]
+  const usable = [await makeKey(user.id), await makeKey(user.id)]
+  const expired = await makeKey(user.id, { expiresAt: nowS() - 1 })
+  const revoked = await makeKey(user.id)
+  await keys.revoke(revoked.id, null, actor())
+  const strangers = await makeKey(other.id)
+
+  const named = [...usable, expired].map(({ id }) => id).sort()
+  for (const version of [2, 3]) {
+    const { versions } = (await users.remove(user.id, actor()))!
+    t.strictSame(versions.map(({ keyId }) => keyId).sort(), named)
+    t.ok(versions.every((one) => one.version === version))
+    t.equal((await keys.get(usable[0]!.id, user.id))!.version, version, 'as it is stored')
+  }
+  t.equal((await keys.get(strangers.id, other.id))!.version, 1)
+})
+
+t.test('a user who is absent is null', async (t) => {
+  t.equal(await users.remove(newId('usr_'), actor()), null)
+  t.equal(await users.remove('', actor()), null)
+})
+
+t.test('creation and deletion leave one audit entry each, and a second deletion leaves none', async (t) => {
+  const [creating, deleting, again] = [actor(), actor(), actor()]
+  const { id } = await users.create({ id: newId('usr_'), name: 'audited' }, creating)
+  await users.remove(id, deleting)
+  await users.remove(id, again)
+  t.match(await audit.find(creating.requestId), [{ event: 'user.created', user_id: id, key_id: null }])
+  t.match(await audit.find(deleting.requestId), [{ event: 'user.deleted', user_id: id, key_id: null }])
+  t.strictSame(await audit.find(again.requestId), [])
+})
+
+t.test('a key made just before its owner is deleted is among those to read again', async (t) => {
+  const user = await makeUser()
+  const made = await makeKey((await makeUser()).id)
+  let removing: ReturnType<typeof users.remove> | undefined
+  await sql.begin(async (tx) => {
+    await tx`select from users where id = ${user.id} for update`
+    removing = users.remove(user.id, actor())
+    const [me] = await tx`select pg_backend_pid() as pid`
+    await until(
+      async () =>
+        (
+          await sql`
+      select 1 from pg_stat_activity where ${me!.pid} = any (pg_blocking_pids(pid))`
+        ).length > 0,
+    )
+    await tx`update api_keys set user_id = ${user.id} where id = ${made.id}`
+  })
+  t.strictSame((await removing)!.versions, [{ keyId: made.id, version: 2 }])
+})
+
+t.test('a user is deleted although last uses of its keys are being written', async (t) => {
+  const user = await makeUser()
+  const make = (ids: string[], userId: string) => sql`
+    insert into api_keys (id, user_id, name, key_hash, key_prefix)
+    select id, ${userId}, 'a key', sha256(id::bytea), 'lk_1234567' from unnest(${ids}::text[]) id`
+  // In the table in another order than by id, as keys come to be once they are used.
+  const [first, second, third] = ['apk_1', 'apk_2', 'apk_3'] as const
+  await make([third, first, second], user.id)
+  // So many others that Postgres looks the few up by their ids, in the order in which they are given.
+  await make(
+    Array.from({ length: 30_000 }, (_, n) => `apk_other_${n}`),
+    (await makeUser()).id,
+  )
+  await sql`analyze api_keys`
+  const waiting = async (count: number) => {
+    const [row] =
+      await sql`select count(*)::int as n from pg_stat_activity where cardinality(pg_blocking_pids(pid)) > 0
+      and datname = current_database()`
+    return row!.n === count
+  }
+  let work: Promise<unknown>[] = []
+  await sql.begin(async (tx) => {
+    await tx`select from api_keys where id = ${second} for update`
+    const touching = keys.touch(new Map([first, second, third].map((id) => [id, nowS()])))
+    await until(() => waiting(1))
+    const removing = users.remove(user.id, actor())
+    await until(() => waiting(2))
+    work = [touching, removing].map((one) => one.then(() => 'done', String))
+  })
+  t.strictSame(await Promise.all(work), ['done', 'done'], 'neither had to give way to the other')
+})
