@@ -25,6 +25,8 @@ export interface Config {
   defaultRateLimitRpm: number
   /** null: audit entries are kept for ever. */
   auditRetentionDays: number | null
+  /** Whether `npm start` is our parent: a signal to it ends its shell, and not us. */
+  startedByNpm: boolean
 }
 
 /** What is wrong with which variables. Names them, and never tells a value: it may be a secret in the wrong place. */
@@ -112,6 +114,7 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
       'a whole number from 1 to 36500',
       (value) => wholeNumber(value, 1, 36_500),
     ),
+    startedByNpm: env.npm_lifecycle_event === 'start',
   }
   if (
     config.databaseUrl !== null &&

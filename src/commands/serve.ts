@@ -13,6 +13,7 @@ import { type Command, operator } from './command.ts'
 
 /** A stop that takes longer is ended. */
 const closeTimeoutMs = 25_000
+const parentWatchMs = 250
 
 export const serve: Command = {
   takes: [],
@@ -33,6 +34,8 @@ export const serve: Command = {
       log.info('stopped')
       await new Promise((resolve) => log.flush(resolve))
     })
+
+    if (config.startedByNpm) stopWithParent()
 
     const service = await openService(config, log, {
       role: 'serve',
@@ -75,6 +78,17 @@ export const serve: Command = {
     }
     return undefined
   },
+}
+
+/** npm hands a signal to its shell only; without this the service would outlive `npm start`. */
+function stopWithParent() {
+  const parent = process.ppid
+  const watch = setInterval(() => {
+    if (process.ppid === parent) return
+    clearInterval(watch)
+    process.kill(process.pid, 'SIGTERM')
+  }, parentWatchMs)
+  watch.unref()
 }
 
 async function listening(listen: () => Promise<unknown>, name: string, port: number) {

@@ -44,53 +44,58 @@ t.test('a request without the header is refused as missing_header', async (t) =>
   })
 })
 
+/** What stands in for parts of a usable key, so that the names below are the same in every run. */
+const parts: Record<string, string> = {
+  '<key>': usable,
+  '<rest>': usable.slice(3),
+  '<all but one>': usable.slice(0, -1),
+  '<another check digit>': usable.slice(0, -1) + (usable.endsWith('0') ? '1' : '0'),
+  '<other case>': `lk_${usable.slice(3).replace(/[A-Za-z]/g, (letter) => (letter < 'a' ? letter.toLowerCase() : letter.toUpperCase()))}`,
+  '<base64>': Buffer.from(`${usable}:`).toString('base64'),
+  '<38 zeros>': '0'.repeat(38),
+  '<38 é>': 'é'.repeat(38),
+  '<10,000 nines>': '9'.repeat(10_000),
+}
 const headers: [header: string, ...reasons: RefusalReason[]][] = [
-  [`Basic ${Buffer.from(`${usable}:`).toString('base64')}`, 'wrong_scheme'],
-  [`Token ${usable}`, 'wrong_scheme'],
-  [`bearer ${usable}`, 'wrong_scheme'],
-  [`BEARER ${usable}`, 'wrong_scheme'],
-  [`Bearer  ${usable}`, 'wrong_scheme'],
-  [`Bearer\t${usable}`, 'wrong_scheme'],
-  [`Bearer${usable}`, 'wrong_scheme'],
-  [`Bearer: ${usable}`, 'wrong_scheme'],
-  [`Bearer ${usable} ${usable}`, 'wrong_scheme'],
-  [`Bearer ${usable} more`, 'wrong_scheme'],
-  [`Bearer ${usable}, Bearer ${usable}`, 'wrong_scheme'],
-  [usable, 'wrong_scheme'],
+  ['Basic <base64>', 'wrong_scheme'],
+  ['Basic sk_1234', 'wrong_scheme'],
+  ['Token <key>', 'wrong_scheme'],
+  ['bearer <key>', 'wrong_scheme'],
+  ['BEARER <key>', 'wrong_scheme'],
+  ['Bearer  <key>', 'wrong_scheme'],
+  ['Bearer\t<key>', 'wrong_scheme'],
+  ['Bearer<key>', 'wrong_scheme'],
+  ['Bearer: <key>', 'wrong_scheme'],
+  ['Bearer <key> <key>', 'wrong_scheme'],
+  ['Bearer <key> more', 'wrong_scheme'],
+  ['Bearer <key>, Bearer <key>', 'wrong_scheme'],
+  ['<key>', 'wrong_scheme'],
   ['Bearer', 'wrong_scheme'],
   ['', 'missing_header', 'wrong_scheme'],
-  [`Bearer "${usable}"`, 'wrong_scheme', 'wrong_prefix'],
-  [`"Bearer ${usable}"`, 'wrong_scheme'],
-  ['Basic sk_1234', 'wrong_scheme'],
-  [`Bearer sk_${usable.slice(3)}`, 'wrong_prefix'],
-  [`Bearer ${usable.slice(3)}`, 'wrong_prefix'],
-  [`Bearer LK_${usable.slice(3)}`, 'wrong_prefix'],
-  [`Bearer lk-${usable.slice(3)}`, 'wrong_prefix'],
-  [`Bearer x${usable}`, 'wrong_prefix'],
+  ['Bearer "<key>"', 'wrong_scheme', 'wrong_prefix'],
+  ['"Bearer <key>"', 'wrong_scheme'],
+  ['Bearer sk_<rest>', 'wrong_prefix'],
+  ['Bearer <rest>', 'wrong_prefix'],
+  ['Bearer LK_<rest>', 'wrong_prefix'],
+  ['Bearer lk-<rest>', 'wrong_prefix'],
+  ['Bearer x<key>', 'wrong_prefix'],
   ['Bearer lk', 'wrong_prefix'],
   ['Bearer lk_', 'unknown_key'],
-  [`Bearer ${usable}0`, 'unknown_key'],
-  [`Bearer ${usable.slice(0, -1)}`, 'unknown_key'],
-  [`Bearer ${usable.slice(0, -1)}${usable.endsWith('0') ? '1' : '0'}`, 'unknown_key'],
-  [`Bearer ${swapCase(usable)}`, 'unknown_key'],
-  [`Bearer lk_${'0'.repeat(38)}`, 'unknown_key'],
-  [`Bearer lk_${'9'.repeat(10_000)}`, 'unknown_key'],
-  [`Bearer lk_${'\u00e9'.repeat(38)}`, 'unknown_key', 'wrong_scheme'],
+  ['Bearer <key>0', 'unknown_key'],
+  ['Bearer <all but one>', 'unknown_key'],
+  ['Bearer <another check digit>', 'unknown_key'],
+  ['Bearer <other case>', 'unknown_key'],
+  ['Bearer lk_<38 zeros>', 'unknown_key'],
+  ['Bearer lk_<10,000 nines>', 'unknown_key'],
+  ['Bearer lk_<38 é>', 'unknown_key', 'wrong_scheme'],
 ]
 for (const [header, ...reasons] of headers) {
-  const shown = header.replaceAll(usable, '<key>').replaceAll(usable.slice(3), '<rest>').slice(0, 60)
-  t.test(`the header ${JSON.stringify(shown)} is refused as ${reasons.join(' or ')}`, async (t) => {
-    const answer = await sendRaw(instance.port, 'GET', '/v1/verify', [`Authorization: ${header}`])
+  t.test(`the header ${JSON.stringify(header)} is refused as ${reasons.join(' or ')}`, async (t) => {
+    const value = header.replace(/<[^>]+>/g, (part) => parts[part]!)
+    const answer = await sendRaw(instance.port, 'GET', '/v1/verify', [`Authorization: ${value}`])
     const entry = await expectRefused(t, answer, ...reasons)
     t.match(entry, { key_id: null, user_id: null })
   })
-}
-
-/** Another key of the same length and prefix: letters beyond the prefix change their case. */
-function swapCase(token: string): string {
-  const swap = (letter: string) =>
-    letter === letter.toUpperCase() ? letter.toLowerCase() : letter.toUpperCase()
-  return token.slice(0, 3) + token.slice(3).replace(/[A-Za-z]/g, swap)
 }
 
 t.test('two Authorization headers are refused, whichever would do alone', async (t) => {

@@ -113,7 +113,7 @@ t.test('a body sent in chunks without a key is that same 401', async (t) => {
   t.equal((await sendBytes(port, bytes)).uniform, reference.uniform)
 })
 
-t.test('a refusal names the same request nowhere twice', async (t) => {
+t.test('every refusal has a request id of its own and never the one sent', async (t) => {
   const ids = new Set<string>()
   for (let i = 0; i < 20; i++) {
     const answer = await sendRaw(port, 'GET', '/v1/verify', ['X-Request-Id: mine', 'Request-Id: mine'])

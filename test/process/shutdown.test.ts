@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import postgres from 'postgres'
 import t, { type Test } from 'tap'
-import { makeCaller, startInstance } from '../instance.ts'
+import { makeCaller, makeKey, startInstance } from '../instance.ts'
 import { type Services, useServices } from '../services/index.ts'
 import { ask } from './ask.ts'
 import { holdCreation } from './held-request.ts'
@@ -17,11 +17,21 @@ async function begin(t: Test) {
   const services: Services = await useServices(t)
   const instance = await startInstance(t, services)
   const caller = await makeCaller(instance)
+  const other = await makeKey(instance, { userId: caller.userId })
   await instance.close()
   const sql = postgres(services.databaseUrl, { max: 2, onnotice: () => {} })
   t.teardown(() => sql.end({ timeout: 1 }))
-  return { service: await serveLatchkey(t, externalEnv(services)), caller, sql }
+  return { service: await serveLatchkey(t, externalEnv(services)), caller, other, sql }
 }
+
+/** Resolves when a statement like this waits for a lock. */
+const lockWaitOf = (sql: postgres.Sql, like: string) =>
+  until('the statement waits', async () => {
+    const waiting = await sql`
+      select from pg_stat_activity
+      where datname = current_database() and wait_event_type = 'Lock' and query like ${like}`
+    return waiting.length > 0
+  })
 
 const stopping = (service: Latchkey) =>
   until('it says that it stops', () => service.log.some(({ msg }) => msg === 'stopping'))
@@ -82,12 +92,7 @@ t.test('a request that waits in Postgres at SIGTERM is answered', async (t) => {
   await sql.begin(async (tx) => {
     await tx`select from api_keys where id = ${caller.id} for update`
     changed = ask(at, { token: caller.token, json: { rate_limit_rpm: 77 } })
-    await until('the change waits for the row', async () => {
-      const [row] = await sql`
-        select from pg_stat_activity
-        where datname = current_database() and wait_event_type = 'Lock' and query like '%update api_keys%version%'`
-      return row !== undefined
-    })
+    await lockWaitOf(sql, '%update api_keys%version%')
     service.kill('SIGTERM')
     await stopping(service)
   })
@@ -98,19 +103,26 @@ t.test('a request that waits in Postgres at SIGTERM is answered', async (t) => {
   t.equal((await service.ended).code, 0)
 })
 
-t.test('a use not yet written at SIGTERM is written before it exits', async (t) => {
-  const { service, caller, sql } = await begin(t)
+t.test('the uses not yet written at SIGTERM are written before it exits', async (t) => {
+  const { service, caller, other, sql } = await begin(t)
+  const use = async ({ token }: { token: string }) =>
+    t.equal((await ask(`GET ${service.url}/v1/verify`, { token })).status, 200)
   await sql.begin(async (tx) => {
-    // Keeps the regular writing from being faster than the signal.
+    // The regular writing is held up by the one key, so that the other's use cannot have been written by it.
     await tx`select from api_keys where id = ${caller.id} for update`
-    t.equal((await ask(`GET ${service.url}/v1/verify`, { token: caller.token })).status, 200)
+    await use(caller)
+    await lockWaitOf(sql, '%last_used_at%')
+    await use(other)
     service.kill('SIGTERM')
     await stopping(service)
   })
   t.equal((await service.ended).code, 0)
-  const [row] = await sql`
-    select extract(epoch from now() - last_used_at)::float8 as age from api_keys where id = ${caller.id}`
-  t.ok(row!.age >= 0 && row!.age < 30, `last_used_at is of this use (${row!.age} s ago)`)
+  const rows = await sql<{ age: number | null }[]>`
+    select extract(epoch from now() - last_used_at)::float8 as age
+    from api_keys where id = any (${[caller.id, other.id]})`
+  for (const { age } of rows)
+    t.ok(age !== null && age >= 0 && age < 30, `last_used_at is of this use (${age} s ago)`)
+  t.equal(rows.length, 2)
 })
 
 t.test('with nothing in flight SIGTERM ends it within two seconds', async (t) => {

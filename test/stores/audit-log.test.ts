@@ -110,6 +110,11 @@ t.test('the list is newest first and no longer than asked for', async (t) => {
   t.strictSame(await listed(2), newestFirst.slice(0, 2))
   await sql`update audit_log set occurred_at = (select max(occurred_at) from audit_log)`
   t.strictSame(await listed(100), newestFirst, 'of one moment, in the order of making')
+  for (const [i, requestId] of newestFirst.entries()) {
+    await sql`update audit_log set occurred_at = date_trunc('milliseconds', occurred_at) + make_interval(secs => ${i / 1e5})
+      where request_id = ${requestId}`
+  }
+  t.strictSame(await listed(100), newestFirst.slice().reverse(), 'of one millisecond, by their very moments')
 })
 
 t.test('the list is narrowed by reason, by key and by moment, and by all of them', async (t) => {

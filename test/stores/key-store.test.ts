@@ -113,6 +113,28 @@ t.test('pages of any size walk all keys once, newest first, also keys of one mom
   t.pass('for every sequence of sizes tried')
 })
 
+t.test('keys of one second are listed and paged by their very moments', async (t) => {
+  const user = await makeUser()
+  const ids: string[] = []
+  for (let i = 0; i < 6; i++) ids.push((await makeKey(user.id)).id)
+  // As instances whose clocks differ make them: the later the id, the earlier the moment.
+  for (const [i, id] of ids.entries()) {
+    await sql`update api_keys set created_at = date_trunc('hour', now()) + make_interval(secs => ${0.9 - i / 10})
+      where id = ${id}`
+  }
+  const walked: string[] = []
+  for (let page = 0; page < 6; page++) {
+    walked.push(
+      ...(await keys.list(user.id, { limit: 1, startingAfter: walked.at(-1) }))!.map(({ id }) => id),
+    )
+  }
+  t.strictSame(walked, ids)
+  t.strictSame(
+    (await keys.list(user.id, { limit: 10 }))!.map(({ id }) => id),
+    ids,
+  )
+})
+
 t.test('a page begins after one of the own keys only', async (t) => {
   const [user, stranger] = [await makeUser(), await makeUser()]
   await makeKey(user.id)

@@ -16,6 +16,11 @@ t.test('a user made is listed with its moment, oldest first', async (t) => {
   t.ok(Number.isInteger(made.created_at) && Math.abs(made.created_at - nowS()) <= 5)
   const second = await own.makeUser()
   t.strictSame(await own.users.list(), [made, second])
+  await own.sql`update users set created_at = date_trunc('hour', created_at) + interval '500 ms' where id = ${id}`
+  await own.sql`update users set created_at = (select created_at - interval '1 ms' from users where id = ${id})
+    where id = ${second.id}`
+  const listed = (await own.users.list()).map((user) => user.id)
+  t.strictSame(listed, [second.id, id], 'also of one second')
 })
 
 t.test('a user that is there cannot be made again', async (t) => {
