@@ -15,6 +15,8 @@ export interface ErrorsOptions {
   docsBase: string
   /** A new id for a request that the parser refused; the same maker as Fastify's `genReqId`. */
   newRequestId: () => string
+  /** Takes secrets out of what a client has sent and an error would repeat: the name of an unknown member. */
+  redact?: (text: string) => string
   /** Called once for each error that leaves, with what is underneath it; for the log and the metrics. */
   onError?: (error: ApiError, request: FastifyRequest | null, requestId: string) => void
 }
@@ -43,9 +45,9 @@ const parserCodes: Record<string, ErrorCode> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 }
 
-function toApiError(error: FastifyError): ApiError {
+function toApiError(error: FastifyError, redact?: ErrorsOptions['redact']): ApiError {
   if (error instanceof ApiError) return error
-  if (error.validation) return fromValidation(error)
+  if (error.validation) return fromValidation(error, redact)
   const code = fastifyCodes[error.code] ?? byStatus[error.statusCode ?? 500] ?? 'internal_error'
   if (code === 'service_unavailable') return unavailable(error)
   return new ApiError(code, { cause: error })
@@ -53,7 +55,7 @@ function toApiError(error: FastifyError): ApiError {
 
 export default fp<ErrorsOptions>(
   async (app, options) => {
-    const { docsBase, onError } = options
+    const { docsBase, redact, onError } = options
 
     function send(error: ApiError, request: FastifyRequest, reply: FastifyReply) {
       onError?.(error, request, request.id)
@@ -70,7 +72,9 @@ export default fp<ErrorsOptions>(
       reply.header('connection', 'close')
       done(new ApiError('bad_request', { message: 'An HTTP/1.1 request needs exactly one Host header.' }))
     })
-    app.setErrorHandler<FastifyError>((error, request, reply) => send(toApiError(error), request, reply))
+    app.setErrorHandler<FastifyError>((error, request, reply) =>
+      send(toApiError(error, redact), request, reply),
+    )
     app.server.removeAllListeners('clientError')
     app.server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
       answerClientError(error, socket, options)

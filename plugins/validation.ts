@@ -32,7 +32,7 @@ interface Finding {
 /** A later Unix second than any that is allowed, yet a plausible moment in milliseconds. */
 const looksLikeMilliseconds = (value: unknown) => typeof value === 'number' && value >= 100_000_000_000
 
-export function fromValidation(error: FastifyError): ApiError {
+export function fromValidation(error: FastifyError, redact = (text: string) => text): ApiError {
   const finding = error.validation![0] as unknown as Finding
   const path = finding.instancePath.slice(1).replaceAll('/', '.')
   const suggestion = finding.parentSchema?.suggestion
@@ -54,7 +54,7 @@ export function fromValidation(error: FastifyError): ApiError {
         ...advice,
       })
     case 'additionalProperties': {
-      const member = String(finding.params.additionalProperty).slice(0, 100)
+      const member = redact(String(finding.params.additionalProperty)).slice(0, 100)
       const known = Object.keys(finding.parentSchema?.properties ?? {})
       return new ApiError('unknown_parameter', {
         param: join(path, member),
@@ -67,8 +67,8 @@ export function fromValidation(error: FastifyError): ApiError {
   if (path === 'expires_at' && looksLikeMilliseconds(finding.data)) {
     return new ApiError('invalid_parameter', {
       param: path,
-      message: '`expires_at` looks like milliseconds.',
-      suggestion: `Send Unix seconds: divide by 1000, for example ${Math.floor(Number(finding.data) / 1000)}.`,
+      message: '`expires_at` is too far in the future.',
+      suggestion: `This looks like milliseconds. Send Unix seconds, for example ${Math.floor(Number(finding.data) / 1000)}.`,
     })
   }
   return new ApiError('invalid_parameter', { param: path, message: `${what} ${reason(finding)}.`, ...advice })

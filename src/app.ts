@@ -12,6 +12,7 @@ import { docsRoutes } from './routes/docs.ts'
 import { type KeyRoutesOptions, keyRoutes } from './routes/keys.ts'
 import { verifyRoute } from './routes/verify.ts'
 import { newId } from './rules/id.ts'
+import { redactTokens } from './rules/token.ts'
 
 export interface AppOptions extends Omit<KeyRoutesOptions, 'keyPrefix' | 'defaultRateLimitRpm'> {
   config: Pick<Config, 'baseUrl' | 'trustProxy' | 'keyPrefix' | 'defaultRateLimitRpm'>
@@ -51,7 +52,8 @@ export function createApp(options: AppOptions): FastifyInstance {
     http: { headersTimeout: headersTimeoutMs, connectionsCheckingInterval: 1000, requireHostHeader: false },
   })
 
-  app.register(errors, { docsBase: `${baseUrl}/docs/errors/`, newRequestId, onError })
+  const redact = (text: string) => redactTokens(text, keyPrefix)
+  app.register(errors, { docsBase: `${baseUrl}/docs/errors/`, newRequestId, redact, onError })
   if (onRequest) {
     app.addHook('onResponse', async (request, reply) =>
       onRequest(request, reply.statusCode, reply.elapsedTime),

@@ -2,6 +2,7 @@
 import Fastify, { type FastifyInstance } from 'fastify'
 import errors from '../plugins/errors.ts'
 import unknownRoute from '../plugins/unknown-route.ts'
+import { routable } from './app.ts'
 import { newId } from './rules/id.ts'
 import type { Service } from './service.ts'
 
@@ -14,7 +15,12 @@ export interface OpsOptions {
 
 export function createOps({ service, baseUrl, isDraining }: OpsOptions): FastifyInstance {
   const newRequestId = () => newId('req_')
-  const ops = Fastify({ logger: false, genReqId: newRequestId, forceCloseConnections: true })
+  const ops = Fastify({
+    logger: false,
+    genReqId: newRequestId,
+    forceCloseConnections: true,
+    rewriteUrl: (request) => routable(request.url!),
+  })
   ops.register(errors, { docsBase: `${baseUrl}/docs/errors/`, newRequestId })
   ops.register(unknownRoute)
   ops.register(async (app) => {

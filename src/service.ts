@@ -5,6 +5,7 @@ import type { Refused } from '../plugins/authenticate.ts'
 import { createApp } from './app.ts'
 import { createBatcher } from './batcher.ts'
 import type { Config } from './config.ts'
+import { createDrain } from './drain.ts'
 import { createGate } from './gate.ts'
 import { createKeyCache } from './key-cache.ts'
 import type { Log } from './log.ts'
@@ -31,8 +32,6 @@ const auditBatchMax = 1000
 const auditQueueMax = 10_000
 const auditTimeoutMs = 1200
 const maintainEveryMs = 3_600_000
-/** A busy keep-alive connection is idle only for moments: looked for this often while closing. */
-const closeIdleEveryMs = 20
 
 export async function openService(
   config: Config,
@@ -136,6 +135,7 @@ export async function openService(
     path: redactTokens(request.raw.url?.split('?', 1)[0] ?? '', keyPrefix).slice(0, 200),
   })
 
+  const drain = createDrain(app.server)
   const maintain = () =>
     stores.maintain().then(
       (dropped) => {
@@ -155,9 +155,9 @@ export async function openService(
     health: () => ({ redis: counter.mode, postgres: gate.postgresAway ? 'away' : 'ok' }),
     async close() {
       clearInterval(maintenance)
-      const idle = setInterval(() => app.server.closeIdleConnections(), closeIdleEveryMs)
+      drain.start()
       await app.close()
-      clearInterval(idle)
+      drain.stop()
       await gate.drained()
       await refusals.drained()
       await usage.close().catch(() => {})

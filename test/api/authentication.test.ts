@@ -168,7 +168,6 @@ t.test('a key that is in use is refused from the second of its expiry on', async
   const expiresAt = Math.floor(Date.now() / 1000) + 2
   const { token } = await makeCaller(instance, { expiresAt })
   t.equal((await verify(token)).status, 200)
-  const deadlineMs = expiresAt * 1000 + 1000
   for (;;) {
     const begunMs = Date.now()
     const answer = await verify(token)
@@ -178,7 +177,7 @@ t.test('a key that is in use is refused from the second of its expiry on', async
       break
     }
     // Slack for a database clock that is another's.
-    if (begunMs > deadlineMs || begunMs > expiresAt * 1000 + 50) {
+    if (begunMs > expiresAt * 1000 + 50) {
       t.fail(`admitted ${begunMs - expiresAt * 1000} ms after its expiry`)
       break
     }

@@ -26,11 +26,19 @@ export const numbersOf = (counted: Counted[]) => counted.map(({ number }) => num
 export const upTo = (n: number) => Array.from({ length: n }, (_, i) => i + 1)
 export const ascending = (a: number, b: number) => a - b
 
-/** Does the work again where a minute ended in it: its numbers would begin anew halfway. */
-export async function inOneMinute(work: () => Promise<Counted[]>): Promise<Counted[]> {
+/**
+ * Does the work again where a minute ended in it: its numbers would begin anew halfway. `minuteNow`: the counting clock's
+ * minute, where the work begins with something that is kept by it.
+ */
+export async function inOneMinute(
+  work: () => Promise<Counted[]>,
+  minuteNow?: () => Promise<number>,
+): Promise<Counted[]> {
   for (let tries = 1; ; tries++) {
+    const begunIn = await minuteNow?.()
     const counted = await work()
     const minutes = new Set(counted.map(({ turn }) => Math.floor(turn.nowMs / 60_000)))
+    if (begunIn !== undefined) minutes.add(begunIn)
     if (minutes.size <= 1 || tries === 3) return counted
   }
 }

@@ -44,7 +44,7 @@ for (const [what, spoil] of Object.entries(spoilt)) {
       const answers = [...(await hits(counter, keyId, 2)), await hit(counter, keyId)]
       after = await redis.get(name)
       return answers
-    })
+    }, minuteNow)
     t.strictSame(numbersOf(counted), [1, 2, 3])
     t.equal(after, '3', 'Redis holds the count again')
     t.strictSame(modes, [], 'no reason to take Redis for away')
@@ -59,7 +59,7 @@ t.test('one spoilt counter leaves the others of its turn as they are', async (t)
     await redis.rpush(`rl:{${spoiltKey}}:${minute}`, 'x')
     await redis.set(`rl:{${sound}}:${minute}`, 41)
     return Promise.all([sound, spoiltKey, sound].map((keyId) => hit(counter, keyId)))
-  })
+  }, minuteNow)
   t.strictSame(numbersOf(counted), [42, 1, 43])
 })
 
@@ -69,7 +69,7 @@ t.test('a count below zero gives nobody more than the limit', async (t) => {
     const keyId = newId('apk_')
     await redis.set(`rl:{${keyId}}:${await minuteNow()}`, -100)
     return hits(counter, keyId, 3)
-  })
+  }, minuteNow)
   t.strictSame(numbersOf(counted), [1, 2, 3])
 })
 
