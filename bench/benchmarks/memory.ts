@@ -1,0 +1,48 @@
+/** What a hundred thousand keys in use within one minute take in memory. */
+import { connections } from '../measure.ts'
+import type { Database, Rig } from '../rig.ts'
+
+const keys = 100_000
+const sliceS = 3
+const secondsMax = 60
+const mb = 1024 * 1024
+
+export interface Held {
+  keys: number
+  seconds: number
+  startMb: number
+  endMb: number
+  peakMb: number
+}
+
+export async function memory(rig: Rig, { tokensFile, ...database }: Database): Promise<Held> {
+  const one = await rig.start('latchkey', { tokensFile, ...database })
+  const start = await one.usage()
+  const begunMs = performance.now()
+  const tookS = () => (performance.now() - begunMs) / 1000
+  let used = 0
+  while (used < keys) {
+    if (tookS() + sliceS > secondsMax) throw new Error(`only ${used} keys were used in ${secondsMax} s`)
+    // Whichever were used twice in this slice: it goes on where the used ones end.
+    const hit = await rig.load.shoot({
+      url: `${one.url}/v1/verify`,
+      tokensFile,
+      first: used,
+      count: keys - used,
+      connections,
+      seconds: sliceS,
+    })
+    if (hit.failed > 0 || hit.notOk > 0) throw new Error(`memory: ${hit.failed + hit.notOk} requests failed`)
+    used += Math.min(hit.requests, keys - used)
+  }
+  const seconds = tookS()
+  const end = await one.usage()
+  await rig.stopCandidates()
+  return {
+    keys,
+    seconds,
+    startMb: start.rssBytes / mb,
+    endMb: end.rssBytes / mb,
+    peakMb: end.peakRssBytes / mb,
+  }
+}

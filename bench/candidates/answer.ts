@@ -1,0 +1,42 @@
+/**
+ * What the peers answer: the bytes and headers of Latchkey's GET /v1/verify, with constant values. The driver compares each
+ * candidate's answer with Latchkey's before it measures, so this cannot drift away unseen.
+ */
+import type { AddressInfo } from 'node:net'
+import Fastify, { type FastifyInstance, type FastifyReply } from 'fastify'
+import { Verified } from '../../schemas/verify.ts'
+
+export const limit = 1_000_000_000
+
+export const body: Verified = {
+  key_id: 'apk_0mwpepm550000025uf9bfeblpp',
+  user_id: 'usr_0mwpeo45t00000l0hjaqcx0kw6',
+  rate_limit_rpm: limit,
+  expires_at: null,
+}
+
+/** Latchkey's own keep-alive time: it is told in a header of each answer. */
+export const createApp = () => Fastify({ logger: false, keepAliveTimeout: 75_000 })
+
+/** The route's schema: all of them serialise by the same one. */
+export const route = { schema: { response: { 200: Verified } } }
+
+/** The headers that have nothing to do with counting. */
+export const identify = (reply: FastifyReply) =>
+  reply
+    .header('x-request-id', 'req_0mwpepm4t0000025uf9bfeblpp')
+    .header('x-key-id', body.key_id)
+    .header('x-user-id', body.user_id)
+
+export async function listen(app: FastifyInstance): Promise<void> {
+  process.once('SIGTERM', () => process.exit(0))
+  await app.listen({ host: '127.0.0.1', port: 0 })
+  const { port } = app.server.address() as AddressInfo
+  console.log(JSON.stringify({ msg: 'listening', port }))
+}
+
+export function required(name: string): string {
+  const value = process.env[name]
+  if (value === undefined) throw new Error(`${name} is required`)
+  return value
+}

@@ -1,0 +1,57 @@
+/** Keys to send: minted and stored as the service does it, but by COPY, since a million take a minute otherwise. */
+import { once } from 'node:events'
+import { createWriteStream } from 'node:fs'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import postgres from 'postgres'
+import { migrate } from '../src/postgres/migrate.ts'
+import { newId } from '../src/rules/id.ts'
+import { newKey } from '../src/rules/new-key.ts'
+import { limit } from './candidates/answer.ts'
+
+export interface Keys {
+  /** One token a line. */
+  tokensFile: string
+  count: number
+}
+
+export const hashSecret = 'the secret of a benchmark, thirty-two characters at least'
+
+const keysPerUser = 1000
+
+/** Brings an empty database to the present schema and fills it. */
+export async function seedKeys(databaseUrl: string, folder: string, count: number): Promise<Keys> {
+  await migrate(databaseUrl)
+  const sql = postgres(databaseUrl, { max: 1, onnotice: () => {} })
+  try {
+    const users = Array.from({ length: Math.ceil(count / keysPerUser) }, () => newId('usr_'))
+    await sql`insert into users ${sql(users.map((id) => ({ id, name: 'somebody of a benchmark' })))}`
+    const tokensFile = join(folder, `tokens-${new URL(databaseUrl).pathname.slice(1)}`)
+    const tokens = createWriteStream(tokensFile)
+    const columns = ['id', 'user_id', 'name', 'key_hash', 'key_prefix', 'rate_limit_rpm']
+    const copy = await sql`copy api_keys (${sql(columns)}) from stdin`.writable()
+    await pipeline(Readable.from(rows(users, count, (token) => tokens.write(`${token}\n`))), copy)
+    tokens.end()
+    await once(tokens, 'close')
+    await sql`vacuum analyze`
+    return { tokensFile, count }
+  } finally {
+    await sql.end()
+  }
+}
+
+/** Lines of COPY's text format, many in one piece. */
+function* rows(users: string[], count: number, keep: (token: string) => void) {
+  for (let first = 0; first < count; first += keysPerUser) {
+    let lines = ''
+    const userId = users[first / keysPerUser]!
+    for (let n = first; n < Math.min(first + keysPerUser, count); n++) {
+      const wanted = { userId, name: `key ${n}`, rateLimitRpm: limit, expiresAt: null }
+      const { token, key } = newKey(wanted, { keyPrefix: 'lk', hashSecret })
+      keep(token)
+      lines += `${key.id}\t${userId}\t${key.name}\t\\\\x${key.hash.toString('hex')}\t${key.keyPrefix}\t${limit}\n`
+    }
+    yield lines
+  }
+}

@@ -1,0 +1,20 @@
+/** The package carries no types of its own: what we use of it. */
+declare module 'autocannon' {
+  interface Options {
+    url: string
+    connections: number
+    duration: number
+    requests: { setupRequest(request: object): object }[]
+  }
+  interface Result {
+    /** Seconds. */
+    duration: number
+    errors: number
+    timeouts: number
+    '2xx': number
+    requests: { total: number }
+    /** Milliseconds. */
+    latency: { p50: number; p99: number }
+  }
+  export default function autocannon(options: Options): Promise<Result>
+}

@@ -1,0 +1,25 @@
+/** Load by autocannon, in the driver's own process: no more than a Node process can send, and latencies in whole milliseconds. */
+import { readFile } from 'node:fs/promises'
+import autocannon from 'autocannon'
+import type { Hit, Shot } from './load.ts'
+
+export async function shootAutocannon(shot: Shot): Promise<Hit> {
+  const { url, tokensFile, first, count, connections, seconds } = shot
+  const tokens = (await readFile(tokensFile, 'utf8')).split('\n').slice(first, first + count)
+  let next = 0
+  const setupRequest = (request: object) => {
+    const authorization = `Bearer ${tokens[next]}`
+    next = (next + 1) % tokens.length
+    return { ...request, headers: { authorization } }
+  }
+  const result = await autocannon({ url, connections, duration: seconds, requests: [{ setupRequest }] })
+  const { requests, duration, errors, timeouts, latency } = result
+  return {
+    requests: requests.total,
+    seconds: duration,
+    failed: errors + timeouts,
+    notOk: requests.total - result['2xx'],
+    p50Ms: latency.p50,
+    p99Ms: latency.p99,
+  }
+}

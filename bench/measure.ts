@@ -1,0 +1,69 @@
+/** One measurement: load for some seconds, and what it cost all who took part. */
+import type { Shot } from './load/load.ts'
+import type { Rig } from './rig.ts'
+import type { Candidate } from './servers/candidate.ts'
+
+/** Who is measured, and how it is asked. */
+export interface Subject {
+  name: string
+  url: string
+  /** The processes whose CPU time counts. */
+  processes: Candidate[]
+  tokensFile: string
+  /** Which tokens in which round; the warm-up is round 0. */
+  tokens(round: number): { first: number; count: number }
+  /** Each token is to be used for the first time. */
+  onlyOnce?: boolean
+}
+
+export interface Sample {
+  requestsPerS: number
+  /** CPU time of the server process (or processes) for each request, microseconds. */
+  cpuUs: number
+  p50Ms: number
+  p99Ms: number
+  scriptCalls: number
+  redisCpuUs: number
+  postgresCpuUs: number | null
+}
+
+export const connections = 64
+const path = '/v1/verify'
+
+export async function measure(rig: Rig, subject: Subject, round: number, seconds: number): Promise<Sample> {
+  const { tokensFile, onlyOnce, name } = subject
+  const { first, count } = subject.tokens(round)
+  const shot: Shot = { url: subject.url + path, tokensFile, first, count, connections, seconds }
+
+  const before = await used(rig, subject)
+  const hit = await rig.load.shoot(shot)
+  const after = await used(rig, subject)
+
+  const { requests, failed, notOk } = hit
+  if (requests === 0 || failed > 0 || notOk > 0)
+    throw new Error(
+      `${name}: of ${requests} requests ${notOk} were answered with an error and ${failed} not at all`,
+    )
+  if (onlyOnce && requests + connections > count) throw new Error(`${name}: ${count} tokens were too few`)
+  const perRequest = (of: (use: Used) => number) => (of(after) - of(before)) / requests
+  return {
+    requestsPerS: requests / hit.seconds,
+    cpuUs: perRequest((use) => use.cpuUs),
+    p50Ms: hit.p50Ms,
+    p99Ms: hit.p99Ms,
+    scriptCalls: perRequest((use) => use.redis.scriptCalls),
+    redisCpuUs: perRequest((use) => use.redis.cpuUs),
+    postgresCpuUs: after.postgresCpuUs === null ? null : perRequest((use) => use.postgresCpuUs!),
+  }
+}
+
+type Used = Awaited<ReturnType<typeof used>>
+
+async function used({ redis, postgres }: Rig, { processes }: Subject) {
+  const usages = await Promise.all(processes.map((one) => one.usage()))
+  return {
+    cpuUs: usages.reduce((sum, { cpuUs }) => sum + cpuUs, 0),
+    redis: await redis.usage(),
+    postgresCpuUs: postgres.cpuUs(),
+  }
+}

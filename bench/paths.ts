@@ -1,0 +1,11 @@
+/** Where things lie, seen from the compiled files in dist/bench. */
+import { fileURLToPath } from 'node:url'
+
+const fromRoot = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url))
+
+export const latchkeyCli = fromRoot('dist/src/cli.js')
+export const probe = new URL('probe.js', import.meta.url).href
+export const candidateProgram = (name: string) => fromRoot(`dist/bench/candidates/${name}.js`)
+export const wrkScript = fromRoot('bench/load/wrk.lua')
+export const results = fromRoot('bench/results')
+export const scalingPage = fromRoot('docs/scaling.md')

@@ -1,0 +1,86 @@
+/** Everything that a benchmark runs on, started for this run and gone after it. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { hashSecret, type Keys, seedKeys } from './keys.ts'
+import { chooseLoad, type Load } from './load/load.ts'
+import { type Candidate, type CandidateName, startCandidate } from './servers/candidate.ts'
+import { type PostgresServer, startPostgres } from './servers/postgres.ts'
+import { type RedisServer, startRedis } from './servers/redis.ts'
+
+export interface Database extends Keys {
+  url: string
+}
+
+export interface Rig {
+  folder: string
+  redis: RedisServer
+  postgres: PostgresServer
+  load: Load
+  /** Of each measurement. */
+  seconds: number
+  /** Measurements of each candidate. */
+  rounds: number
+  say(line: string): void
+  /** A database with so many keys. */
+  database(purpose: string, keys: number): Promise<Database>
+  start(name: CandidateName, database: Database, nodeArgs?: string[]): Promise<Candidate>
+  /** Something else that is to be stopped with the candidates, and before them. */
+  stopWithCandidates(stop: () => Promise<void>): void
+  /** Stops what was started since the last time. */
+  stopCandidates(): Promise<void>
+  close(): Promise<void>
+}
+
+type Closer = () => Promise<unknown>
+
+const say = (line: string) => process.stderr.write(`${line}\n`)
+
+/** The last one first. All of them, whichever fails. */
+async function closeAll(closers: Closer[]): Promise<void> {
+  for (const close of closers.splice(0).reverse())
+    await close().catch((error: Error) => say(`while stopping: ${error.message}`))
+}
+
+export async function openRig({ seconds, rounds }: { seconds: number; rounds: number }): Promise<Rig> {
+  const closers: Closer[] = []
+  const candidates: Closer[] = []
+  const close = async () => {
+    await closeAll(candidates)
+    await closeAll(closers)
+  }
+  try {
+    const folder = await mkdtemp(join(tmpdir(), 'latchkey-bench-'))
+    closers.push(() => rm(folder, { recursive: true, force: true }))
+    const redis = await startRedis(folder, process.env.BENCH_REDIS_URL)
+    closers.push(() => redis.stop())
+    const postgres = await startPostgres(folder, process.env.BENCH_DATABASE_URL)
+    closers.push(() => postgres.stop())
+    return {
+      folder,
+      redis,
+      postgres,
+      load: chooseLoad(),
+      seconds,
+      rounds,
+      say,
+      async database(purpose, keys) {
+        say(`a database with ${keys} keys`)
+        const url = await postgres.createDatabase(purpose)
+        return { url, ...(await seedKeys(url, folder, keys)) }
+      },
+      async start(name, database, nodeArgs = []) {
+        const options = { databaseUrl: database.url, redisUrl: redis.url, hashSecret, nodeArgs }
+        const candidate = await startCandidate(name, options)
+        candidates.push(() => candidate.stop())
+        return candidate
+      },
+      stopWithCandidates: (stop) => candidates.push(stop),
+      stopCandidates: () => closeAll(candidates),
+      close,
+    }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}

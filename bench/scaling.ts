@@ -1,0 +1,83 @@
+/** Writes what has been measured, and what follows from it for larger rates, into docs/scaling.md, between two marks. */
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Sample } from './measure.ts'
+import { resultOf } from './outcome.ts'
+import { scalingPage } from './paths.ts'
+import { factLines } from './report/markdown.ts'
+import type { Kept } from './report/write.ts'
+
+const begin = '<!-- figures: written by `npm run bench -- scaling` -->'
+const end = '<!-- end of figures -->'
+
+const rates = [10_000, 100_000, 1_000_000]
+/** How busy a core may be: the rest is for peaks, for the loss of an instance, and for batches smaller than at full load. */
+const busy = 0.6
+const keysInUse = 1000
+
+export async function writeScaling(folder: string): Promise<void> {
+  const [hot, many] = await Promise.all([kept(folder, 'hot-key'), kept(folder, 'many-keys')])
+  const page = await readFile(scalingPage, 'utf8')
+  const [from, to] = [page.indexOf(begin), page.indexOf(end)]
+  if (from < 0 || to < from) throw new Error(`${scalingPage} has no "${begin}" followed by "${end}"`)
+  const written = [begin, '', ...figures(hot, many), '', ''].join('\n')
+  await writeFile(scalingPage, page.slice(0, from) + written + page.slice(to))
+  process.stderr.write(`written: ${scalingPage}\n`)
+}
+
+async function kept(folder: string, name: string): Promise<Kept> {
+  const file = join(folder, `${name}.json`)
+  try {
+    return JSON.parse(await readFile(file, 'utf8'))
+  } catch {
+    throw new Error(`${file} is missing: run \`npm run bench -- ${name}\` first`)
+  }
+}
+
+function figures(hot: Kept, many: Kept): string[] {
+  const of = ({ tables }: Kept, name: string): Sample => resultOf(tables[0]!.results, name).median
+  const one = of(hot, 'latchkey')
+  const thousand = of(many, 'latchkey')
+  const single = of(hot, 'obvious').redisCpuUs
+  const perKeySecondUs =
+    thousand.postgresCpuUs === null ? null : (thousand.postgresCpuUs * thousand.requestsPerS) / keysInUse
+  return [
+    'Measured:',
+    '',
+    '| figure | | value | from |',
+    '|---|---|---:|---|',
+    measured('c₁', 'CPU of an instance per request, one key', one.cpuUs, 'hot-key'),
+    measured('c₂', 'CPU of an instance per request, a thousand keys', thousand.cpuUs, 'many-keys'),
+    measured('r₁', 'CPU of Redis per request, one key', one.redisCpuUs, 'hot-key'),
+    measured('r₂', 'CPU of Redis per request, a thousand keys', thousand.redisCpuUs, 'many-keys'),
+    measured('r₃', 'CPU of Redis per request, a script call each (`obvious`)', single, 'hot-key'),
+    measured('w', 'CPU of Postgres for a key in use, per second', perKeySecondUs, 'many-keys'),
+    '',
+    factLines(hot.facts)[0]!,
+    '',
+    'Extrapolated, from those:',
+    '',
+    `| | ${rates.map((rate) => `${shown(rate)} req/s`).join(' | ')} |`,
+    `|---|${'---:|'.repeat(rates.length)}`,
+    cores('instances, one key', 'c₁', one.cpuUs),
+    cores('instances, many keys', 'c₂', thousand.cpuUs),
+    cores('Redis servers, batches as measured', 'r₂', thousand.redisCpuUs),
+    cores('Redis servers, no batches at all', 'r₃', single),
+    '',
+    `The most that one key can be asked for, on one Redis core: 10⁶ · ${busy} / r₁ = ${shown(Math.floor((1e6 * busy) / one.redisCpuUs))} req/s in full batches, 10⁶ · ${busy} / r₃ = ${shown(Math.floor((1e6 * busy) / single))} req/s without any.`,
+    ...(perKeySecondUs === null
+      ? []
+      : [
+          '',
+          `The keys in use in each second that one Postgres core can keep up with: 10⁶ · ${busy} / w = ${shown(Math.floor((1e6 * busy) / perKeySecondUs))}, if each is used on one instance.`,
+        ]),
+  ]
+}
+
+const measured = (figure: string, what: string, us: number | null, from: string) =>
+  `| ${figure} | ${what} | ${us === null ? '–' : `${us.toFixed(2)} µs`} | [${from}](../bench/results/${from}.md) |`
+
+const cores = (what: string, figure: string, us: number) =>
+  `| ${what} (${figure}) | ${rates.map((rate) => shown(Math.ceil((rate * us) / (1e6 * busy)))).join(' | ')} |`
+
+const shown = (value: number) => String(value).replace(/\B(?=(\d{3})+$)/g, '\u2009')

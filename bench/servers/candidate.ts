@@ -1,0 +1,86 @@
+/**
+ * A measured process: Latchkey itself as its users start it, or a peer. Each says `{"msg":"listening","port":N}` in a line of
+ * its own on stdout, which is what Latchkey's log says, and answers the probe's question.
+ */
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { candidateProgram, latchkeyCli, probe } from '../paths.ts'
+import { question, type Usage } from '../probe.ts'
+import { stopProcess } from './stop-process.ts'
+
+export type CandidateName = 'latchkey' | 'bare' | 'fastify-rate-limit' | 'flexible' | 'obvious'
+
+export interface Candidate {
+  name: string
+  url: string
+  usage(): Promise<Usage>
+  stop(): Promise<void>
+}
+
+export interface CandidateOptions {
+  databaseUrl: string
+  redisUrl: string
+  hashSecret: string
+  /** Further options of node itself. */
+  nodeArgs?: string[]
+}
+
+const startMsMax = 20_000
+
+export async function startCandidate(name: CandidateName, options: CandidateOptions): Promise<Candidate> {
+  const { databaseUrl, redisUrl, hashSecret, nodeArgs = [] } = options
+  const [program, args] = name === 'latchkey' ? [latchkeyCli, ['serve']] : [candidateProgram(name), []]
+  const child = fork(program, args, {
+    execArgv: [...nodeArgs, '--import', probe],
+    // Nothing else of our surroundings: a NODE_OPTIONS or LOG_LEVEL would change what is measured.
+    env: {
+      PATH: process.env.PATH,
+      NODE_ENV: 'production',
+      DATABASE_URL: databaseUrl,
+      REDIS_URL: redisUrl,
+      HASH_SECRET: hashSecret,
+      PORT: '0',
+      OPS_PORT: '0',
+    },
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+  })
+  try {
+    const port = await listening(child, name)
+    return {
+      name,
+      url: `http://127.0.0.1:${port}`,
+      async usage() {
+        if (!child.connected) throw new Error(`${name} has ended by itself`)
+        child.send(question)
+        const [usage] = await once(child, 'message')
+        return usage as Usage
+      },
+      stop: () => stopProcess(child),
+    }
+  } catch (error) {
+    await stopProcess(child)
+    throw error
+  }
+}
+
+function listening(child: ChildProcess, name: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const fail = (why: string) => reject(new Error(`${name} ${why}`))
+    const timer = setTimeout(() => fail(`does not listen after ${startMsMax / 1000} s`), startMsMax)
+    child.once('exit', (code, signal) => fail(`ended with ${code ?? signal} before it listened`))
+    child.once('error', ({ message }) => fail(`could not be started: ${message}`))
+    createInterface({ input: child.stdout! }).on('line', (line) => {
+      const port = portIn(line)
+      if (port === null) return
+      clearTimeout(timer)
+      resolve(port)
+    })
+  })
+}
+
+function portIn(line: string): number | null {
+  if (!line.startsWith('{')) return null
+  const { msg, port } = JSON.parse(line)
+  return msg === 'listening' ? port : null
+}

@@ -1,0 +1,81 @@
+/** The Redis that the candidates count in: a redis-server of our own, or the one of BENCH_REDIS_URL. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { Redis } from 'ioredis'
+import { freePort } from './free-port.ts'
+import { stopProcess } from './stop-process.ts'
+
+export interface RedisUsage {
+  /** EVALSHA, EVAL and FCALL: what clients sent, not what scripts call. */
+  scriptCalls: number
+  /** User and system time of the server process since its start, microseconds. */
+  cpuUs: number
+}
+
+export interface RedisServer {
+  url: string
+  version: string
+  usage(): Promise<RedisUsage>
+  stop(): Promise<void>
+}
+
+export async function startRedis(folder: string, givenUrl: string | undefined): Promise<RedisServer> {
+  const port = await freePort()
+  const server = givenUrl === undefined ? await spawnServer(port, folder) : null
+  const url = givenUrl ?? `redis://127.0.0.1:${port}`
+  const client = new Redis(url, { retryStrategy: () => 50, maxRetriesPerRequest: 100 })
+  client.on('error', () => {})
+  const stop = async () => {
+    client.disconnect()
+    if (server !== null) await stopProcess(server)
+  }
+  try {
+    return {
+      url,
+      version: /redis_version:(\S+)/.exec(await client.info('server'))?.[1] ?? 'unknown',
+      usage: async () => ({
+        scriptCalls: scriptCalls(await client.info('commandstats')),
+        cpuUs: cpuUs(await client.info('cpu')),
+      }),
+      stop,
+    }
+  } catch (error) {
+    await stop()
+    throw new Error(`Redis cannot be reached: ${(error as Error).message}`)
+  }
+}
+
+function spawnServer(port: number, folder: string): Promise<ChildProcess> {
+  const args = [
+    '--port',
+    String(port),
+    '--bind',
+    '127.0.0.1',
+    '--save',
+    '',
+    '--appendonly',
+    'no',
+    '--dir',
+    folder,
+  ]
+  return new Promise((resolve, reject) => {
+    const server = spawn('redis-server', args, { stdio: 'ignore' })
+    server.once('spawn', () => resolve(server))
+    server.once('error', () =>
+      reject(
+        new Error(
+          'there is no redis-server on PATH: install one, or set BENCH_REDIS_URL to one that has no other use',
+        ),
+      ),
+    )
+  })
+}
+
+function scriptCalls(commandStats: string): number {
+  const calls = commandStats.matchAll(/^cmdstat_(?:evalsha|eval|fcall):calls=(\d+)/gm)
+  return [...calls].reduce((sum, [, count]) => sum + Number(count), 0)
+}
+
+function cpuUs(cpu: string): number {
+  const seconds = cpu.matchAll(/^used_cpu_(?:sys|user):([\d.]+)/gm)
+  return [...seconds].reduce((sum, [, s]) => sum + Number(s) * 1e6, 0)
+}
