@@ -47,6 +47,8 @@ const parserCodes: Record<string, ErrorCode> = {
 
 function toApiError(error: FastifyError, redact?: ErrorsOptions['redact']): ApiError {
   if (error instanceof ApiError) return error
+  // Whoever throws null or a string has said nothing that could be looked into.
+  if (typeof error !== 'object' || error === null) return new ApiError('internal_error', { cause: error })
   if (error.validation) return fromValidation(error, redact)
   const code = fastifyCodes[error.code] ?? byStatus[error.statusCode ?? 500] ?? 'internal_error'
   if (code === 'service_unavailable') return unavailable(error)
@@ -75,6 +77,8 @@ export default fp<ErrorsOptions>(
     app.setErrorHandler<FastifyError>((error, request, reply) =>
       send(toApiError(error, redact), request, reply),
     )
+    // Else Node itself answers a request without Host, with nothing in it.
+    Object.assign(app.server, { requireHostHeader: false })
     app.server.removeAllListeners('clientError')
     app.server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
       answerClientError(error, socket, options)

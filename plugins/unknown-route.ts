@@ -10,7 +10,7 @@ export default fp(
     const known = new Map<string, { matches: RegExp; methods: string[] }>()
 
     app.addHook('onRoute', ({ url, method }) => {
-      const matches = new RegExp(`^${url.replace(/:[^/]+/g, '[^/]*')}$`)
+      const matches = patternOf(url)
       const route = known.get(url) ?? { matches, methods: [] }
       known.set(url, route)
       for (const one of [method].flat()) if (!route.methods.includes(one)) route.methods.push(one)
@@ -19,9 +19,21 @@ export default fp(
     app.setNotFoundHandler((request) => {
       const path = request.url.split('?', 1)[0]!
       const route = [...known.values()].find(({ matches }) => matches.test(path))
-      if (!route) throw new ApiError('route_not_found')
+      if (!route || route.methods.includes(request.method)) throw new ApiError('route_not_found')
       throw new ApiError('method_not_allowed', { headers: { allow: route.methods.join(', ') } })
     })
   },
   { name: 'unknown-route', dependencies: ['errors'] },
 )
+
+/** A route's path as a pattern: a parameter with its own pattern or none, a wildcard, and everything else as it is written. */
+function patternOf(url: string): RegExp {
+  const parts = url.split(/(:[A-Za-z0-9_]+(?:\([^)]*\))?|\*)/)
+  const pattern = parts.map((part, i) => {
+    if (i % 2 === 0) return part.replace(/[.+?^${}()|[\]\\]/g, '\\$&')
+    if (part === '*') return '.*'
+    const own = /\(\^?(.*?)\$?\)$/.exec(part)?.[1]
+    return own ?? '[^/]*'
+  })
+  return new RegExp(`^${pattern.join('')}$`)
+}

@@ -12,6 +12,13 @@ local minute = string.format('%d', math.floor(tonumber(now[1]) / 60))
 local versions = redis.call('mget', unpack(KEYS))
 local answer = { tonumber(now[1]), tonumber(now[2]) }
 
+-- What raise-version.lua writes is a positive integer; mget is silent about a value that is no string.
+local function version(i)
+  local text = versions[i]
+  if text then return #text < 11 and string.find(text, '^%d+$') and tonumber(text) or -1 end
+  return redis.call('exists', KEYS[i]) == 0 and 0 or -1
+end
+
 for i, name in ipairs(KEYS) do
   local counter = string.sub(name, 1, -2) .. minute
   local hits = tonumber(ARGV[i])
@@ -29,7 +36,7 @@ for i, name in ipairs(KEYS) do
   -- be mistaken for a string either. 120 s: the last full minute stays readable for dashboards.
   redis.call('expire', counter, 120)
   answer[#answer + 1] = count
-  answer[#answer + 1] = versions[i] and (tonumber(versions[i]) or -1) or 0
+  answer[#answer + 1] = version(i)
 end
 
 return answer

@@ -39,8 +39,30 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
   const { run, batchMax, inFlightMax, queueMax, timeoutMs, onBatch, onShed } = options
   let queue: Waiting<I, O>[] = []
   let inFlight = 0
+  let expiring: NodeJS.Timeout | undefined
+  const underWay = new Set<Waiting<I, O>[]>()
   let scheduled = false
   let onDrained: (() => void)[] = []
+
+  /** Gives up what has waited for its time; one timer for all, for the oldest. */
+  function expire(ms: number) {
+    expiring ??= setTimeout(() => {
+      expiring = undefined
+      const untilMs = performance.now() - timeoutMs + 1
+      queue = queue.filter((one) => !late(one, untilMs))
+      for (const batch of underWay) for (const one of batch) late(one, untilMs)
+      const oldest = [...underWay].map(([first]) => first!.sinceMs).concat(queue[0]?.sinceMs ?? Infinity)
+      const nextMs = Math.min(...oldest.filter((ms) => ms > untilMs))
+      if (Number.isFinite(nextMs)) expire(nextMs - untilMs)
+    }, ms)
+    expiring.unref()
+  }
+
+  function late({ sinceMs, reject }: Waiting<I, O>, untilMs: number) {
+    if (sinceMs > untilMs) return false
+    reject(new Unavailable('no answer in time'))
+    return true
+  }
 
   function schedule() {
     if (scheduled || queue.length === 0 || inFlight >= inFlightMax) return
@@ -60,6 +82,7 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
 
   async function answer(batch: Waiting<I, O>[]) {
     onBatch?.(batch.length)
+    underWay.add(batch)
     const leftMs = batch[0]!.sinceMs + timeoutMs - performance.now()
     try {
       const answers = await run(
@@ -72,6 +95,7 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
     } catch (error) {
       for (const { reject } of batch) reject(error)
     }
+    underWay.delete(batch)
     inFlight--
     if (inFlight === 0 && queue.length === 0) {
       for (const resolve of onDrained) resolve()
@@ -89,6 +113,7 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
       return new Promise((resolve, reject) => {
         queue.push({ item, sinceMs: performance.now(), resolve, reject })
         schedule()
+        expire(timeoutMs)
       })
     },
     drained() {

@@ -78,6 +78,9 @@ export interface Actor {
   userAgent: string | null
 }
 
+/** The caller's key was revoked, or otherwise became unusable, before the change was made. */
+export type CallerUnusable = { ok: false; reason: 'caller_unusable'; refusal: RefusalReason }
+
 export type KeyChange = { name?: string; rateLimitRpm?: number; expiresAt?: number | null }
 
 export interface KeyStore {
@@ -88,9 +91,7 @@ export interface KeyStore {
     key: NewKey,
     actor: Actor,
   ): Promise<
-    | { ok: true; key: StoredKey }
-    | { ok: false; reason: 'limit_reached' | 'no_such_user' }
-    | { ok: false; reason: 'caller_unusable'; refusal: RefusalReason }
+    { ok: true; key: StoredKey } | { ok: false; reason: 'limit_reached' | 'no_such_user' } | CallerUnusable
   >
   get(id: string, userId: string): Promise<StoredKey | null>
   /** Newest first, at most `limit`; null if `startingAfter` is not one of the user's keys. */
@@ -103,9 +104,13 @@ export interface KeyStore {
     userId: string,
     change: KeyChange,
     actor: Actor,
-  ): Promise<{ ok: true; key: StoredKey } | { ok: false; reason: 'absent' | 'not_active' | 'expiry_in_past' }>
+  ): Promise<{ ok: true; key: StoredKey } | { ok: false; reason: 'absent' | 'not_active' } | CallerUnusable>
   /** Idempotent: a revoked key keeps its moment. `userId` null: the operator, for any user. */
-  revoke(id: string, userId: string | null, actor: Actor): Promise<StoredKey | null>
+  revoke(
+    id: string,
+    userId: string | null,
+    actor: Actor,
+  ): Promise<{ ok: true; key: StoredKey } | { ok: false; reason: 'absent' } | CallerUnusable>
   /** Last uses as Unix seconds; an earlier one than stored changes nothing. */
   touch(uses: Map<string, number>): Promise<void>
 }

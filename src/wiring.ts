@@ -79,6 +79,8 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
     const management = pool('management', 4, 1300)
     const auditing = pool('audit', 2, 1200)
     const background = pool('background', 1, 5000)
+    // Connects only when the command line asks: a person waits, and a user may have many keys.
+    const operator = pool('operator', 1, 30_000)
 
     // One that can never connect (a pooler between that refuses our settings) is a fault of the start, not of each request.
     await Promise.all(
@@ -90,8 +92,8 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
     const counted = counter.mode !== 'memory'
     return {
       keys: createKeyStore({ lookups, management, background }, { keysPerUserMax: config.maxKeysPerUser }),
-      users: createUserStore(management),
-      audit: createAuditLog({ audit: auditing, management }),
+      users: createUserStore(operator),
+      audit: createAuditLog({ audit: auditing, operator }),
       counter,
       hashSecret,
       vouchedMs: config.keyCacheSeconds * 1000,
@@ -101,15 +103,14 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
       believedMs: counted || !embedded ? config.keyCacheSeconds * 1000 : unvouchedAloneMs,
       embedded,
       applied,
-      maintain: () =>
-        background.run<string[]>((sql) =>
-          sql.begin(async (tx): Promise<string[]> => {
-            await ensurePartitions(tx)
-            return config.auditRetentionDays === null
-              ? []
-              : dropPartitionsOlderThan(tx, config.auditRetentionDays)
-          }),
-        ),
+      async maintain() {
+        // Apart: what cannot be dropped now must not keep the coming days from being made.
+        await background.run(ensurePartitions)
+        const { auditRetentionDays } = config
+        return auditRetentionDays === null
+          ? []
+          : background.run((sql) => dropPartitionsOlderThan(sql, auditRetentionDays))
+      },
       close,
     }
   } catch (error) {

@@ -93,9 +93,9 @@ export const keysRevoke: Command = {
   async run(config, { id }) {
     const key = await withStores(config, async ({ keys }, publish) => {
       const revoked = await keys.revoke(id, null, operator())
-      if (revoked === null) throw new Error(`there is no key ${id}`)
-      await publish([{ keyId: revoked.id, version: revoked.version }])
-      return revoked
+      if (!revoked.ok) throw new Error(`there is no key ${id}`)
+      await publish([{ keyId: revoked.key.id, version: revoked.key.version }])
+      return revoked.key
     })
     return { json: keyBody(key), text: `${key.id}  ${key.name}  revoked ${moment(key.revokedAt)}` }
   },

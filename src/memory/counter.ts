@@ -15,6 +15,7 @@ export interface MemoryCounterOptions {
 
 export function createMemoryCounter({ alone = true, now = Date.now }: MemoryCounterOptions = {}): Counter {
   const counts = createMinuteCounts()
+  let lastMinute = -1
   const versions = new Map<string, { version: number; untilMs: number }>()
 
   function prune(nowMs: number) {
@@ -24,9 +25,11 @@ export function createMemoryCounter({ alone = true, now = Date.now }: MemoryCoun
   return {
     mode: 'memory',
     hit(keyId, onCounted) {
-      if (counts.full) return false
       const nowMs = now()
-      const number = counts.add(keyId, minuteOf(nowMs), 1)
+      const minute = minuteOf(nowMs)
+      if (counts.full && minute === lastMinute) return false
+      lastMinute = minute
+      const number = counts.add(keyId, minute, 1)
       const turn = { nowMs, monoMs: performance.now(), vouched: false }
       onCounted(number, versions.get(keyId)?.version ?? 0, turn)
       return true

@@ -3,10 +3,8 @@
  * transaction) together with its audit entry.
  */
 import type { Row } from 'postgres'
-import { newId } from '../rules/id.ts'
-import { whyUnusable } from '../rules/key-state.ts'
-import type { Actor, AuditEvent, KeyCredential, KeyStore, StoredKey } from '../stores.ts'
-import { auditActor, auditColumns } from './audit.ts'
+import type { KeyCredential, KeyStore, StoredKey } from '../stores.ts'
+import { auditEntry } from './audit.ts'
 import type { Pool, Query } from './pool.ts'
 
 export interface KeyPools {
@@ -67,41 +65,25 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax }: { keysPerUse
       }),
 
     create: (key, actor) =>
-      pools.management.run((pool) =>
-        pool.begin(async (sql) => {
-          // Locks the owner: of two creations at the limit one waits for the other, and a deletion for both.
-          const [owner] = await sql`
-            select deleted_at is not null as deleted from users where id = ${key.userId} for update`
-          if (actor.keyId !== null) {
-            // And the caller's key: a revocation either is seen here, or waits until this key is made.
-            const [caller] = await sql`
-              select ${seconds(sql, 'revoked_at')} as "revokedAt", ${seconds(sql, 'expires_at')} as "expiresAt",
-                extract(epoch from clock_timestamp())::float8 as now_s
-              from api_keys where id = ${actor.keyId} for share`
-            const refusal =
-              caller === undefined || owner === undefined
-                ? 'unknown_key'
-                : whyUnusable(
-                    { revokedAt: caller.revokedAt, expiresAt: caller.expiresAt, ownerDeleted: owner.deleted },
-                    caller.now_s,
-                  )
-            if (refusal !== null) return { ok: false as const, reason: 'caller_unusable' as const, refusal }
-          }
-          if (owner === undefined || owner.deleted)
-            return { ok: false as const, reason: 'no_such_user' as const }
-          const [row] = await sql`
-            with created as (
-              insert into api_keys (id, user_id, name, key_hash, key_prefix, rate_limit_rpm, expires_at)
-              select ${key.id}, ${key.userId}, ${key.name}, ${key.hash}, ${key.keyPrefix}, ${key.rateLimitRpm},
-                to_timestamp(${key.expiresAt}::float8)
-              where (select count(*) from api_keys where user_id = ${key.userId} and ${usable(sql)}) < ${keysPerUserMax}
-              returning *
-            ), ${audited(sql, 'created', 'key.created', actor, { name: key.name, rate_limit_rpm: key.rateLimitRpm, expires_at: key.expiresAt })}
-            select ${stored(sql)} from created`
-          if (row === undefined) return { ok: false as const, reason: 'limit_reached' as const }
-          return { ok: true as const, key: toKey(row) }
-        }),
-      ),
+      pools.management.run(async (sql) => {
+        const entry = auditEntry(sql, 'key.created', actor, {
+          key_id: key.id,
+          user_id: key.userId,
+          details: { name: key.name, rate_limit_rpm: key.rateLimitRpm, expires_at: key.expiresAt },
+        })
+        const [row] = await sql`
+          select outcome, ${seconds(sql, 'made_at')} as created_at
+          from create_key(${actor.keyId}::text, ${key.id}, ${key.userId}, ${key.name}, ${key.hash}, ${key.keyPrefix},
+            ${key.rateLimitRpm}, to_timestamp(${key.expiresAt}::float8), ${keysPerUserMax}::int, ${entry})`
+        const { outcome, created_at } = row!
+        if (outcome === 'limit_reached' || outcome === 'no_such_user') return { ok: false, reason: outcome }
+        if (outcome !== 'created') return { ok: false, reason: 'caller_unusable', refusal: outcome }
+        const { hash: _, ...shown } = key
+        return {
+          ok: true,
+          key: { ...shown, version: 1, createdAt: created_at, revokedAt: null, lastUsedAt: null },
+        }
+      }),
 
     get: (id, userId) =>
       pools.management.run(async (sql) => {
@@ -133,61 +115,37 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax }: { keysPerUse
     change: (id, userId, { name, rateLimitRpm, expiresAt }, actor) =>
       pools.management.run(async (sql) => {
         const details = { name, rate_limit_rpm: rateLimitRpm, expires_at: expiresAt }
+        const entry = auditEntry(sql, 'key.updated', actor, { key_id: askable(id), user_id: userId, details })
         const [row] = await sql`
-          with changed as (
-            update api_keys set version = version + 1
-              ${name === undefined ? sql`` : sql`, name = ${name}`}
-              ${rateLimitRpm === undefined ? sql`` : sql`, rate_limit_rpm = ${rateLimitRpm}`}
-              ${expiresAt === undefined ? sql`` : sql`, expires_at = to_timestamp(${expiresAt}::float8)`}
-            where id = ${askable(id)} and user_id = ${userId} and ${usable(sql)}
-            returning *
-          ), ${audited(sql, 'changed', 'key.updated', actor, details)}
-          select ${stored(sql)} from changed`
-        if (row !== undefined) return { ok: true, key: toKey(row) }
-        const [found] = await sql`select from api_keys where id = ${askable(id)} and user_id = ${userId}`
-        return { ok: false, reason: found === undefined ? 'absent' : 'not_active' }
+          select change_key(${actor.keyId}::text, ${askable(id)}, ${userId}, ${name ?? null}::text,
+            ${rateLimitRpm ?? null}::int, ${expiresAt !== undefined}, to_timestamp(${expiresAt ?? null}::float8),
+            ${entry}) as outcome`
+        const { outcome } = row!
+        if (outcome === 'absent' || outcome === 'not_active') return { ok: false, reason: outcome }
+        if (outcome !== 'changed') return { ok: false, reason: 'caller_unusable', refusal: outcome }
+        return { ok: true, key: (await one(sql, id))! }
       }),
 
     revoke: (id, userId, actor) =>
       pools.management.run(async (sql) => {
-        const own = userId === null ? sql`` : sql`and user_id = ${userId}`
+        const entry = auditEntry(sql, 'key.revoked', actor, { key_id: askable(id), user_id: userId })
         const [row] = await sql`
-          with revoked as (
-            update api_keys set revoked_at = now(), version = version + 1
-            where id = ${askable(id)} ${own} and revoked_at is null
-            returning *
-          ), ${audited(sql, 'revoked', 'key.revoked', actor, null)}
-          select ${stored(sql)} from revoked`
-        if (row !== undefined) return toKey(row)
-        const [found] = await sql`select ${stored(sql)} from api_keys where id = ${askable(id)} ${own}`
-        return found ? toKey(found) : null
+          select revoke_key(${actor.keyId}::text, ${askable(id)}, ${userId}::text, ${entry}) as outcome`
+        const { outcome } = row!
+        if (outcome === 'absent') return { ok: false, reason: outcome }
+        if (outcome !== 'revoked') return { ok: false, reason: 'caller_unusable', refusal: outcome }
+        return { ok: true, key: (await one(sql, id))! }
       }),
 
     touch: (uses) =>
       pools.background.run(async (sql) => {
-        // In the order of ids, so that two instances that write the same rows cannot block each other.
-        const sorted = [...uses].sort(([a], [b]) => (a < b ? -1 : 1))
-        const rows = sorted.map(([id, at]) => ({ id, at }))
-        await sql`
-          update api_keys k set last_used_at = to_timestamp(u.at)
-          from json_to_recordset(${JSON.stringify(rows)}::text::json) as u (id text, at float8)
-          where k.id = u.id and (k.last_used_at is null or k.last_used_at < to_timestamp(u.at))`
+        const rows = [...uses].map(([id, at]) => ({ id, at }))
+        await sql`select touch_keys(${JSON.stringify(rows)}::text::json)`
       }),
   }
 }
 
-/** `audited as (…)`: the entry of each row that the statement's `source` part changed. */
-function audited(
-  sql: Query,
-  source: 'created' | 'changed' | 'revoked',
-  event: AuditEvent,
-  actor: Actor,
-  details: Record<string, unknown> | null,
-) {
-  return sql`audited as (
-    insert into audit_log ${auditColumns(sql)}
-    select ${newId('aud_')}, ${actor.requestId}, ${event}, id, user_id, ${auditActor(sql, actor)},
-      ${details === null ? null : JSON.stringify(details)}::text::jsonb
-    from ${sql(source)}
-  )`
+async function one(sql: Query, id: string): Promise<StoredKey | null> {
+  const [row] = await sql`select ${stored(sql)} from api_keys where id = ${id}`
+  return row ? toKey(row) : null
 }

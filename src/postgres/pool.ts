@@ -16,12 +16,15 @@ export interface PoolOptions {
   timeoutMs: number
 }
 
-/** What a statement is written with: the pool's connections or a transaction. */
+/**
+ * What a statement is written with. Without `begin`: postgres.js 3.4 sends the rollback of a transaction whose connection has
+ * ended to a socket that is gone, and the process ends of it. What needs a transaction is a function in the database.
+ */
 export type Query = postgres.ISql
 
 export interface Pool {
-  /** Runs the work with the pool's connections. Rejects with Unavailable when the server is away or too slow. */
-  run<T>(work: (sql: Sql) => Promise<T>, timeoutMs?: number): Promise<T>
+  /** Runs the work, statement by statement: there are no transactions here (see sql/migrations/003). Rejects with Unavailable when the server is away or too slow. */
+  run<T>(work: (sql: Query) => Promise<T>): Promise<T>
   /** Lets what is under way finish, for at most a second. */
   close(): Promise<void>
 }
@@ -82,7 +85,7 @@ export function createPool({ url, purpose, max, timeoutMs }: PoolOptions): Pool 
   }
 
   return {
-    async run(work, limitMs = timeoutMs) {
+    async run(work) {
       let timer: NodeJS.Timeout | undefined
       let used: Sql | undefined
       let startedAtMs = 0
@@ -92,8 +95,8 @@ export function createPool({ url, purpose, max, timeoutMs }: PoolOptions): Pool 
           late = true
           // Only of a server that had its time: a long line of our own is no fault of the connection.
           if (used && performance.now() - startedAtMs > timeoutMs * silentShare) replace(used)
-          reject(new Unavailable(`Postgres (${purpose}): no answer in ${Math.round(limitMs)} ms`))
-        }, limitMs)
+          reject(new Unavailable(`Postgres (${purpose}): no answer in ${timeoutMs} ms`))
+        }, timeoutMs)
       })
       const attempt = async () => {
         await enter()
@@ -110,6 +113,7 @@ export function createPool({ url, purpose, max, timeoutMs }: PoolOptions): Pool 
       try {
         return await Promise.race([attempt(), lateness])
       } catch (error) {
+        if (used && (error as { code?: unknown }).code === 'CONNECT_TIMEOUT') replace(used)
         throw isServersFault(error) ? new Unavailable(`Postgres (${purpose}): ${describe(error)}`) : error
       } finally {
         clearTimeout(timer)
@@ -129,6 +133,8 @@ const connectionFault = /^(CONNECT|E[A-Z]+$)/
 export function isServersFault(error: unknown): boolean {
   const code = (error as { code?: unknown }).code
   if (typeof code !== 'string') return false
+  // No partition for the row (23514 without a constraint's name): the audit log's next days could not be made.
+  if (code === '23514' && !(error as { constraint_name?: string }).constraint_name) return true
   if (/^[0-9A-Z]{5}$/.test(code)) return !ourFaultClasses.includes(code.slice(0, 2))
   return connectionFault.test(code)
 }

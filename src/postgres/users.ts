@@ -1,8 +1,8 @@
 /** Users in Postgres. Deleting one is soft, and makes every instance read the user's keys again. */
 import type { Row } from 'postgres'
 import { newId } from '../rules/id.ts'
-import type { Actor, AuditEvent, User, UserStore } from '../stores.ts'
-import { auditActor, auditColumns } from './audit.ts'
+import type { AuditEvent, User, UserStore } from '../stores.ts'
+import { auditEntry } from './audit.ts'
 import type { Pool, Query } from './pool.ts'
 
 const columns = (sql: Query) => sql`
@@ -16,55 +16,39 @@ const toUser = (row: Row): User => ({
   deleted_at: row.deleted_at,
 })
 
-/** A user may have many keys: this one statement may take longer than a request's. */
-const removeTimeoutMs = 30_000
-
-export function createUserStore(management: Pool): UserStore {
+export function createUserStore(operator: Pool): UserStore {
+  const find = async (sql: Query, id: string) => {
+    const [row] = await sql`select ${columns(sql)} from users where id = ${id}`
+    return row ? toUser(row) : null
+  }
   return {
     create: (user, actor) =>
-      management.run(async (sql) => {
+      operator.run(async (sql) => {
         const [row] = await sql`
-          with changed as (
+          with made as (
             insert into users (id, name) values (${user.id}, ${user.name}) returning *
-          ), ${audited(sql, 'user.created', actor)}
-          select ${columns(sql)} from changed`
+          ), audited as (
+            insert into audit_log (id, request_id, event, user_id, user_agent)
+            select ${newId('aud_')}, ${actor.requestId}, ${'user.created' satisfies AuditEvent}, id, ${actor.userAgent}
+            from made
+          )
+          select ${columns(sql)} from made`
         return toUser(row!)
       }),
 
     list: () =>
-      management.run(async (sql) =>
+      operator.run(async (sql) =>
         (await sql`select ${columns(sql)} from users order by users.created_at, users.id`).map(toUser),
       ),
 
     remove: (id, actor) =>
-      management.run(
-        (pool) =>
-          pool.begin(async (sql) => {
-            await sql`set local statement_timeout = ${sql.unsafe(String(removeTimeoutMs))}`
-            const [row] = await sql`
-              with changed as (
-                update users set deleted_at = now() where id = ${id} and deleted_at is null returning *
-              ), ${audited(sql, 'user.deleted', actor)}
-              select ${columns(sql)} from changed`
-            const [user] = row ? [row] : await sql`select ${columns(sql)} from users where id = ${id}`
-            if (user === undefined) return null
-            // Also when deleted before: that deletion may not have reached every instance.
-            const keys = await sql`
-              update api_keys set version = version + 1 where user_id = ${id} and revoked_at is null
-              returning id, version`
-            return {
-              user: toUser(user),
-              versions: keys.map((key) => ({ keyId: key.id as string, version: key.version as number })),
-            }
-          }),
-        removeTimeoutMs,
-      ),
+      operator.run(async (sql) => {
+        const entry = auditEntry(sql, 'user.deleted', actor, { user_id: id })
+        const keys = await sql`select key_id, key_version from delete_user(${id}, ${entry})`
+        const user = await find(sql, id)
+        return (
+          user && { user, versions: keys.map((key) => ({ keyId: key.key_id, version: key.key_version })) }
+        )
+      }),
   }
-}
-
-function audited(sql: Query, event: AuditEvent, actor: Actor) {
-  return sql`audited as (
-    insert into audit_log ${auditColumns(sql)}
-    select ${newId('aud_')}, ${actor.requestId}, ${event}, null, id, ${auditActor(sql, actor)}, null from changed
-  )`
 }

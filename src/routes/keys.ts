@@ -15,7 +15,7 @@ import {
 } from '../../schemas/key.ts'
 import type { Publish } from '../publish.ts'
 import { newKey } from '../rules/new-key.ts'
-import { type KeyStore, keyBody, type StoredKey } from '../stores.ts'
+import { type CallerUnusable, type KeyStore, keyBody, type StoredKey } from '../stores.ts'
 import type { Usage } from '../usage.ts'
 import { actorOf } from './actor.ts'
 
@@ -55,7 +55,8 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
       const wanted = { userId, name, rateLimitRpm: rate_limit_rpm, expiresAt: expires_at }
       const { token, key } = newKey(wanted, { keyPrefix, hashSecret })
       const created = await keys.create(key, actorOf(request, keyPrefix))
-      if (!created.ok) throw await whyNotCreated(created, request, reply)
+      if (!created.ok && created.reason === 'caller_unusable') throw await refused(created, request, reply)
+      if (!created.ok) throw new ApiError('key_limit_reached')
       return reply
         .code(201)
         .header('location', `/v1/keys/${created.key.id}`)
@@ -64,14 +65,9 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     },
   )
 
-  async function whyNotCreated(
-    created: Extract<Awaited<ReturnType<KeyStore['create']>>, { ok: false }>,
-    request: FastifyRequest,
-    reply: FastifyReply,
-  ) {
-    if (created.reason === 'limit_reached') return new ApiError('key_limit_reached')
+  /** The caller's key became unusable while the body was still on its way: the same 401 as at the door. */
+  function refused({ refusal: reason }: CallerUnusable, request: FastifyRequest, reply: FastifyReply) {
     const { id: keyId, userId } = request.caller!
-    const reason = created.reason === 'caller_unusable' ? created.refusal : 'owner_deleted'
     return app.refuse({ ok: false, reason, keyId, userId }, request, reply)
   }
 
@@ -103,7 +99,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
   app.patch(
     '/v1/keys/:id',
     { schema: { params: KeyParams, body: PatchKeyBody, response: { 200: Key, ...errors } } },
-    async (request) => {
+    async (request, reply) => {
       const { name, rate_limit_rpm, expires_at } = request.body
       requireFuture(expires_at, request)
       const change = {
@@ -113,8 +109,10 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
       }
       const { id } = request.params
       const changed = await keys.change(id, request.caller!.userId, change, actorOf(request, keyPrefix))
-      if (!changed.ok)
+      if (!changed.ok) {
+        if (changed.reason === 'caller_unusable') throw await refused(changed, request, reply)
         throw changed.reason === 'absent' ? notFound() : new ApiError('key_not_active', { param: 'id' })
+      }
       await publish([{ keyId: changed.key.id, version: changed.key.version }])
       return shown(changed.key)
     },
@@ -123,12 +121,13 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
   app.delete(
     '/v1/keys/:id',
     { schema: { params: KeyParams, response: { 200: Key, ...errors } }, onRequest: ignoreBody },
-    async (request) => {
-      const key = await keys.revoke(request.params.id, request.caller!.userId, actorOf(request, keyPrefix))
-      if (key === null) throw notFound()
+    async (request, reply) => {
+      const actor = actorOf(request, keyPrefix)
+      const revoked = await keys.revoke(request.params.id, request.caller!.userId, actor)
+      if (!revoked.ok) throw revoked.reason === 'absent' ? notFound() : await refused(revoked, request, reply)
       // Also when it was revoked before: that answer may have been lost before the change held everywhere.
-      await publish([{ keyId: key.id, version: key.version }])
-      return shown(key)
+      await publish([{ keyId: revoked.key.id, version: revoked.key.version }])
+      return shown(revoked.key)
     },
   )
 }

@@ -59,6 +59,6 @@ export const hashToken = (token: string, hashSecret: string): Buffer =>
 /** Takes everything that looks like one of our keys out of a text that is to be kept, such as a path. */
 export function redactTokens(text: string, prefix: string): string {
   return text.includes(`${prefix}_`)
-    ? text.replaceAll(new RegExp(`${prefix}_[0-9A-Za-z]{6,}`, 'g'), `${prefix}_[redacted]`)
+    ? text.replaceAll(new RegExp(`${prefix}_[0-9A-Za-z_]{6,}`, 'g'), `${prefix}_[redacted]`)
     : text
 }

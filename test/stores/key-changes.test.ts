@@ -44,26 +44,30 @@ t.test('a key revoked again keeps its moment and its version', async (t) => {
   const user = await makeUser()
   const { id } = await makeKey(user.id)
   const first = await keys.revoke(id, user.id, actor())
-  t.match(first, { id, version: 2, revokedAt: Number })
+  if (!first.ok) return t.fail(first.reason)
+  t.match(first.key, { id, version: 2, revokedAt: Number })
   await sql`update api_keys set revoked_at = revoked_at - interval '1 hour' where id = ${id}`
   const again = await keys.revoke(id, user.id, actor())
-  t.strictSame(again, { ...first, revokedAt: first!.revokedAt! - 3600 })
+  t.strictSame(again, { ok: true, key: { ...first.key, revokedAt: first.key.revokedAt! - 3600 } })
   t.strictSame(await keys.revoke(id, null, actor()), again)
 })
 
 t.test('a key is revoked by its owner or by the operator', async (t) => {
   const [user, stranger] = [await makeUser(), await makeUser()]
   const { id } = await makeKey(user.id)
-  t.equal(await keys.revoke(id, stranger.id, actor()), null)
+  const absence = { ok: false, reason: 'absent' }
+  t.strictSame(await keys.revoke(id, stranger.id, actor()), absence)
   t.equal((await keys.get(id, user.id))!.revokedAt, null)
-  t.match(await keys.revoke(id, null, actor()), { id, revokedAt: Number })
-  for (const absent of [newId('apk_'), 'apk_\0']) t.equal(await keys.revoke(absent, null, actor()), null)
+  t.match(await keys.revoke(id, null, actor()), { ok: true, key: { id, revokedAt: Number } })
+  for (const absent of [newId('apk_'), 'apk_\0']) {
+    t.strictSame(await keys.revoke(absent, null, actor()), absence)
+  }
 })
 
 t.test('an expired key can be revoked', async (t) => {
   const user = await makeUser()
   const { id } = await makeKey(user.id, { expiresAt: nowS() - 1 })
-  t.match(await keys.revoke(id, user.id, actor()), { revokedAt: Number })
+  t.match(await keys.revoke(id, user.id, actor()), { ok: true, key: { revokedAt: Number } })
 })
 
 t.test(

@@ -142,61 +142,9 @@ t.test('what waits for a connection that others hold is Unavailable in time', as
   t.ok((await until(answers(pool))) < 2000)
 })
 
-t.test(
-  'work that is given more time keeps its connection while other work runs out of its own',
-  async (t) => {
-    const pool = open(t, { max: 2 })
-    const patient = pool.run(
-      (sql) =>
-        sql.begin(async (tx) => {
-          await tx`set local statement_timeout = 5000`
-          return (await tx`select pg_sleep(1.2), 'done' as said`)[0]!.said
-        }),
-      5000,
-    )
-    // The other connection is answered all the time: nothing has fallen silent.
-    const hurried = Array.from({ length: 8 }, () => pool.run((sql) => sql`select pg_sleep(0.2)`))
-    const [[end]] = await Promise.all([ends([patient]), ends(hurried)])
-    t.equal(end!.error?.message ?? null, null)
-  },
-)
-
-t.test("under overload no statement becomes part of another's transaction", async (t) => {
-  const own = postgres(server.url, { max: 1, onnotice: () => {} })
-  t.teardown(() => own.end({ timeout: 1 }))
-  await own`create table written (by text)`
-  const pool = open(t, { max: 2, timeoutMs: 300 })
-  const rolledBack = () =>
-    pool.run((sql) =>
-      sql.begin(async (tx) => {
-        await tx`insert into written values ('nobody')`
-        await tx`select pg_sleep(0.05)`
-        throw new Error('rolled back')
-      }),
-    )
-  const kept = (n: number) => pool.run((sql) => sql`insert into written values (${`work ${n}`})`)
-  const works: Promise<unknown>[] = []
-  const written: string[] = []
-  for (let n = 0; n < 400; n++) {
-    works.push(n % 4 === 0 ? rolledBack() : kept(n).then(() => written.push(`work ${n}`)))
-    works.at(-1)!.catch(() => {})
-    if (n % 20 === 0) await pause(15)
-  }
-  const ended = await ends(works)
-  const rows = (await own`select by from written`).map(({ by }) => by as string)
-  t.strictSame(
-    written.filter((one) => !rows.includes(one)),
-    [],
-    'what was confirmed is there',
-  )
-  t.notOk(rows.includes('nobody'), 'what was rolled back is not')
-  const faults = ended.map(({ error }) => error).filter((error) => error && !(error instanceof Unavailable))
-  t.strictSame(new Set(faults.map(({ message }) => message)), new Set(['rolled back']))
-})
-
 t.test('a statement that is wrong is a fault of ours and not of the server', async (t) => {
   const pool = open(t)
-  const faults: Record<string, (sql: postgres.Sql) => Promise<unknown>> = {
+  const faults: Record<string, (sql: postgres.ISql) => Promise<unknown>> = {
     'bad syntax': (sql) => sql`selekt 1`,
     'no such table': (sql) => sql`select from nowhere`,
     'a value out of range': (sql) => sql`select ${'99999999999'}::int`,

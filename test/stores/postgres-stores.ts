@@ -31,25 +31,26 @@ export async function openStores(
 ): Promise<PostgresStores> {
   const url = await services.createDatabase()
   await migrate(url)
-  const pool = (purpose: string, max: number) => {
-    const made = createPool({ url, purpose, max, timeoutMs })
+  const pool = (purpose: string, max: number, waitMs = timeoutMs) => {
+    const made = createPool({ url, purpose, max, timeoutMs: waitMs })
     t.teardown(() => made.close())
     return made
   }
-  const [lookups, management, auditing, background] = [
+  const [lookups, management, auditing, background, operator] = [
     pool('lookups', 2),
     pool('management', 4),
     pool('audit', 2),
     pool('background', 2),
+    pool('operator', 1, 30_000),
   ]
   const keys = createKeyStore({ lookups, management, background }, { keysPerUserMax })
-  const users = createUserStore(management)
+  const users = createUserStore(operator)
   return {
     url,
     sql: connect(t, url),
     keys,
     users,
-    audit: createAuditLog({ audit: auditing, management }),
+    audit: createAuditLog({ audit: auditing, operator }),
     makeUser: () => users.create({ id: newId('usr_'), name: 'somebody' }, actor()),
     async makeKey(userId, wanted = {}) {
       const { token, key } = newKeyOf(userId, wanted)
