@@ -83,6 +83,10 @@ export default fp<ErrorsOptions>(
     app.server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
       answerClientError(error, socket, options)
     })
+    // This is no proxy (RFC 9110, 9.3.6); Node would end the connection without a word.
+    app.server.on('connect', (_request, socket: Socket) => {
+      answerClientError(new Error('CONNECT'), socket, options)
+    })
     // An Expect other than 100-continue may be ignored (RFC 9110, 10.1.1); Node's own 417 would bypass every hook.
     app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response))
   },

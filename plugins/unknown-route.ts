@@ -1,6 +1,7 @@
 /**
  * What no route answers: 405 with Allow where the path is known by another method, else 404.
- * Register it before the routes; the hooks of the scope it is registered in run for unknown routes too.
+ * Register it before the routes and after the hooks that are to run for unknown
+ * routes too, and await the registration: it learns of the routes of its scope as they are added.
  */
 import fp from 'fastify-plugin'
 import { ApiError } from './api-error.ts'
@@ -16,11 +17,16 @@ export default fp(
       for (const one of [method].flat()) if (!route.methods.includes(one)) route.methods.push(one)
     })
 
-    app.setNotFoundHandler((request) => {
+    // In a hook and not in the handler, which comes after the body has been read: a bad one would be answered instead.
+    app.addHook('onRequest', (request, _reply, done) => {
+      if (!request.is404) return done()
       const path = request.url.split('?', 1)[0]!
       const route = [...known.values()].find(({ matches }) => matches.test(path))
-      if (!route || route.methods.includes(request.method)) throw new ApiError('route_not_found')
-      throw new ApiError('method_not_allowed', { headers: { allow: route.methods.join(', ') } })
+      if (!route || route.methods.includes(request.method)) return done(new ApiError('route_not_found'))
+      done(new ApiError('method_not_allowed', { headers: { allow: route.methods.join(', ') } }))
+    })
+    app.setNotFoundHandler(() => {
+      throw new ApiError('route_not_found')
     })
   },
   { name: 'unknown-route', dependencies: ['errors'] },

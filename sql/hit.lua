@@ -32,8 +32,8 @@ for i, name in ipairs(KEYS) do
     redis.call('del', counter)
     count = redis.call('incrby', counter, hits)
   end
-  -- Each time and not only at the first hit: a counter can never be left without an expiry. ARGV-free, so it cannot
-  -- be mistaken for a string either. 120 s: the last full minute stays readable for dashboards.
+  -- Each time and not only at the first hit: a counter can never be left without an expiry. 120 s: the last full minute
+  -- stays readable for dashboards.
   redis.call('expire', counter, 120)
   answer[#answer + 1] = count
   answer[#answer + 1] = version(i)

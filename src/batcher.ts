@@ -2,7 +2,7 @@
  * The batch: what arrives in one turn of the event loop goes to a server as one statement. A lone item goes out at the
  * end of its own turn, so batching adds no waiting; while as many batches as allowed are under way, items gather.
  */
-import { Unavailable } from './stores.ts'
+import { Overloaded, Unavailable } from './stores.ts'
 
 export interface BatcherOptions<I, O> {
   /** Answers each item, in order. A rejection goes to every item of the batch. */
@@ -108,7 +108,7 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
     add(item) {
       if (queue.length >= queueMax) {
         onShed?.()
-        return Promise.reject(new Unavailable('too many requests are waiting'))
+        return Promise.reject(new Overloaded('too many requests are waiting'))
       }
       return new Promise((resolve, reject) => {
         queue.push({ item, sinceMs: performance.now(), resolve, reject })

@@ -58,7 +58,9 @@ async function main() {
   if (values.help || (positionals.length === 0 && !values.version)) return void console.log(usage)
   if (values.version) return void console.log(version)
 
-  const name = [positionals.slice(0, 2).join(' '), positionals[0]!].find((candidate) => candidate in commands)
+  const name = [positionals.slice(0, 2).join(' '), positionals[0]!].find((candidate) =>
+    Object.hasOwn(commands, candidate),
+  )
   if (name === undefined)
     throw new Error(`no such command: ${positionals.slice(0, 2).join(' ')}; see latchkey --help`)
   const command = commands[name as keyof typeof commands]

@@ -12,7 +12,14 @@ import { createBatcher } from './batcher.ts'
 import type { CachedKey, KeyCache } from './key-cache.ts'
 import { whyUnusable } from './rules/key-state.ts'
 import { hashToken } from './rules/token.ts'
-import { type Counter, type KeyCredential, type KeyStore, type Turn, Unavailable } from './stores.ts'
+import {
+  type Counter,
+  type KeyCredential,
+  type KeyStore,
+  Overloaded,
+  type Turn,
+  Unavailable,
+} from './stores.ts'
 
 export interface GateOptions {
   keys: Pick<KeyStore, 'findByHash'>
@@ -73,7 +80,7 @@ export function createGate(options: GateOptions): Gate {
       credential = await lookups.add(hash)
       postgresAway = false
     } catch (error) {
-      postgresAway = true
+      if (!(error instanceof Overloaded)) postgresAway = true
       throw error
     }
     const reason = credential === undefined ? 'unknown_key' : whyUnusable(credential, credential.nowS)

@@ -1,6 +1,6 @@
 /** The HASH_SECRET of an embedded database: made once, and kept beside the data that is worthless without it. */
 import { randomBytes } from 'node:crypto'
-import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { link, mkdir, readFile, unlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
 export async function keptHashSecret(dataDir: string): Promise<string> {
@@ -12,9 +12,16 @@ export async function keptHashSecret(dataDir: string): Promise<string> {
   if (kept.trim() !== '') return kept.trim()
   await mkdir(dataDir, { recursive: true, mode: 0o700 })
   const made = randomBytes(32).toString('base64url')
-  // Renamed into place: a kill halfway leaves no half of a secret.
+  // Linked into place: a kill halfway leaves no half of a secret, and of two first starts the first one's stays.
   const unfinished = `${file}.${process.pid}`
   await writeFile(unfinished, `${made}\n`, { mode: 0o600, flush: true })
-  await rename(unfinished, file)
-  return made
+  try {
+    await link(unfinished, file)
+    return made
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    return (await readFile(file, 'utf8')).trim()
+  } finally {
+    await unlink(unfinished)
+  }
 }

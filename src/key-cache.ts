@@ -30,7 +30,6 @@ export interface KeyCache {
   /** Keeps the key unless what is there was read later. */
   set(key: CachedKey): void
   delete(name: string): void
-  clear(): void
   readonly size: number
 }
 
@@ -70,10 +69,6 @@ export function createKeyCache(entriesMax: number): KeyCache {
     delete(name) {
       young.delete(name)
       old.delete(name)
-    },
-    clear() {
-      young = new Map()
-      old = new Map()
     },
     get size() {
       return young.size + old.size

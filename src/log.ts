@@ -2,11 +2,14 @@
 import { pino } from 'pino'
 import pretty from 'pino-pretty'
 
+/** Bytes kept for a reader that has stopped reading; what comes beyond is dropped. */
+const bufferMax = 8 << 20
+
 export type Log = pino.Logger
 
 export function createLog(level: string, output: NodeJS.WriteStream = process.stdout): Log {
   const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime }
   if (output.isTTY) return pino(options, pretty({ colorize: true, sync: true, ignore: 'pid,hostname' }))
   // Written when the event loop is free: a slow reader of our log must not slow down requests.
-  return pino(options, pino.destination({ fd: 1, sync: false }))
+  return pino(options, pino.destination({ fd: 1, sync: false, maxLength: bufferMax }))
 }

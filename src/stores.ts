@@ -11,6 +11,9 @@ export class Unavailable extends Error {
   readonly statusCode = 503
 }
 
+/** We are, not a server behind us: a queue of ours is full. */
+export class Overloaded extends Unavailable {}
+
 // ---- counting -------------------------------------------------------------------------------------------------
 
 /** What one script call answered to all who were counted by it. */

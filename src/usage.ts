@@ -40,21 +40,22 @@ export function createUsage(options: {
   }
 
   async function flush() {
-    while (noted.size > 0) {
-      const all = [...noted]
-      writing = new Map(all.slice(0, statementMax))
-      noted = new Map(all.slice(statementMax))
-      onBatch?.(writing.size)
-      try {
-        await keys.touch(writing)
-        tell(true, '')
-      } catch (error) {
-        tell(false, (error as Error).message)
-        for (const [keyId, atS] of writing) note(keyId, atS)
-        return
-      } finally {
-        writing = new Map()
+    // What comes while this is written waits for the next time: else each write would pick up the few of its own moment.
+    const all = [...noted]
+    noted = new Map()
+    writing = new Map(all)
+    try {
+      for (let i = 0; i < all.length; i += statementMax) {
+        const batch = new Map(all.slice(i, i + statementMax))
+        onBatch?.(batch.size)
+        await keys.touch(batch)
       }
+      if (all.length > 0) tell(true, '')
+    } catch (error) {
+      tell(false, (error as Error).message)
+      for (const [keyId, atS] of all) note(keyId, atS)
+    } finally {
+      writing = new Map()
     }
   }
 

@@ -41,6 +41,8 @@ export interface OpenOptions {
   /** serve: the one service of an embedded database; command: anything beside it. */
   role: 'serve' | 'command'
   onProgress?: (line: string) => void
+  /** Ends the waiting for a database that is not there yet. */
+  signal?: AbortSignal
   onMode?: RedisCounterOptions['onMode']
   onBatch?: RedisCounterOptions['onBatch']
   /** A connection to count on in place of REDIS_URL's. */
@@ -67,7 +69,7 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
     if (embedded) closers.push(() => embedded.stop())
     const url = config.databaseUrl ?? embedded!.url
     const hashSecret = config.hashSecret ?? (await keptHashSecret(config.dataDir))
-    const applied = await migrated(url, role === 'serve' ? databaseWaitMs : 0, onProgress)
+    const applied = await migrated(url, role === 'serve' ? databaseWaitMs : 0, options)
 
     const pool = (purpose: string, max: number, timeoutMs: number) => {
       const made = createPool({ url, purpose, max, timeoutMs })
@@ -134,7 +136,7 @@ async function openCounter(config: Config, options: OpenOptions): Promise<Counte
 async function migrated(
   url: string,
   waitMs: number,
-  onProgress: (line: string) => void,
+  { onProgress, signal }: OpenOptions,
 ): Promise<Migration[]> {
   const untilMs = performance.now() + waitMs
   for (let told = false; ; ) {
@@ -143,9 +145,9 @@ async function migrated(
     } catch (error) {
       if (!isServersFault(error) || performance.now() > untilMs || isRefused(error)) throw plainly(error)
       if (!told)
-        onProgress(`Waiting for Postgres: ${(error as Error).message || (error as { code?: string }).code}`)
+        onProgress?.(`Waiting for Postgres: ${(error as Error).message || (error as { code?: string }).code}`)
       told = true
-      await sleep(500)
+      await sleep(500, undefined, signal && { signal })
     }
   }
 }

@@ -10,9 +10,8 @@ declare
   owner users;
 begin
   if caller_id is null then return null; end if;
-  -- The owner before the key, as everywhere.
-  select u.* into owner from users u join api_keys k on k.user_id = u.id where k.id = caller_id for share of u;
   select * into caller from api_keys where id = caller_id for share;
+  select * into owner from users where id = caller.user_id;
   return case
     when caller.id is null then 'unknown_key'
     when caller.revoked_at is not null then 'revoked'
@@ -62,8 +61,7 @@ create function change_key(
 declare
   refusal text;
 begin
-  -- Users before keys, keys in the order of ids, as everywhere: no two changes can block each other.
-  perform 1 from users where id = owner_id for share;
+  -- In the order of ids, like whoever else locks several keys: no two changes can block each other.
   perform 1 from api_keys where (id = key_id and user_id = owner_id) or id = caller_id order by id for no key update;
   refusal := why_caller_unusable(caller_id);
   if refusal is not null then return refusal; end if;
@@ -87,7 +85,6 @@ returns text language plpgsql as $$
 declare
   refusal text;
 begin
-  perform 1 from users where id = owner_id for share;
   perform 1 from api_keys
   where (id = key_id and (owner_id is null or user_id = owner_id)) or id = caller_id
   order by id for no key update;
@@ -96,7 +93,8 @@ begin
   if not exists (select from api_keys where id = key_id and (owner_id is null or user_id = owner_id)) then
     return 'absent';
   end if;
-  update api_keys set revoked_at = now(), version = version + 1 where id = key_id and revoked_at is null;
+  update api_keys set revoked_at = now(), version = version + 1 where id = key_id and revoked_at is null
+  returning user_id into entry.user_id;
   if found then
     entry.occurred_at := now();
     insert into audit_log select entry.*;

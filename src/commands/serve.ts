@@ -1,5 +1,7 @@
 /** latchkey serve: one instance, from its first line to its last. */
+import { lookup } from 'node:dns/promises'
 import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import closeWithGrace from 'close-with-grace'
 import type { Config } from '../config.ts'
 import { createLog } from '../log.ts'
@@ -14,6 +16,7 @@ import { type Command, operator } from './command.ts'
 /** A stop that takes longer is ended. */
 const closeTimeoutMs = 25_000
 const parentWatchMs = 250
+const logFlushMs = 1000
 
 export const serve: Command = {
   takes: [],
@@ -21,6 +24,7 @@ export const serve: Command = {
     const say = (line: string) => process.stdout.write(`${line}\n`)
     const log = createLog(config.logLevel)
     let draining = false
+    const stopping = new AbortController()
     const closers: (() => Promise<unknown>)[] = []
     const close = async () => {
       for (const one of closers.splice(0)) await one()
@@ -28,30 +32,44 @@ export const serve: Command = {
 
     closeWithGrace({ delay: closeTimeoutMs, logger: false }, async ({ err, signal }) => {
       draining = true
+      stopping.abort()
       if (err) log.fatal({ err }, 'unexpected fault: stopping')
       else log.info({ signal }, 'stopping')
       await close()
       log.info('stopped')
-      await new Promise((resolve) => log.flush(resolve))
+      // Whoever reads the log may have stopped reading.
+      await Promise.race([new Promise((resolve) => log.flush(resolve)), sleep(logFlushMs)])
     })
 
     if (config.startedByNpm) stopWithParent()
 
-    const service = await openService(config, log, {
+    const opening = openService(config, log, {
       role: 'serve',
+      signal: stopping.signal,
       onProgress: config.databaseUrl === null ? say : (line) => log.info(line),
     })
-    closers.push(() => service.close())
+    // A stop that comes while it opens waits for it: it may have started a Postgres.
+    closers.push(() =>
+      opening.then(
+        (service) => service.close(),
+        () => {},
+      ),
+    )
     try {
+      const service = await opening
       const { app, stores } = service
       const ops = createOps({ service, baseUrl: config.baseUrl, isDraining: () => draining })
       closers.push(() => ops.close())
       await listening(
-        () => ops.listen({ host: config.opsHost, port: config.opsPort }),
+        async () => ops.listen({ host: await oneAddress(config.opsHost), port: config.opsPort }),
         'OPS_PORT',
         config.opsPort,
       )
-      await listening(() => app.listen({ host: config.host, port: config.port }), 'PORT', config.port)
+      await listening(
+        async () => app.listen({ host: await oneAddress(config.host), port: config.port }),
+        'PORT',
+        config.port,
+      )
 
       const { port } = app.server.address() as AddressInfo
       const opsPort = (ops.server.address() as AddressInfo).port
@@ -73,12 +91,17 @@ export const serve: Command = {
         })
       }
     } catch (error) {
+      // Stopped while it started: whoever stops it says how it ends.
+      if (draining) return undefined
       await close()
       throw error
     }
     return undefined
   },
 }
+
+/** For a name with several addresses Fastify opens further servers, which our handlers of parser errors would not reach. */
+const oneAddress = async (host: string) => (await lookup(host)).address
 
 /** npm hands a signal to its shell only; without this the service would outlive `npm start`. */
 function stopWithParent() {

@@ -40,7 +40,9 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
         groupOf: cluster ? (keyId) => slotOf(keyId) : () => 0,
         isConnected: () => client.status === 'ready',
         // A cluster's client replaces the connections of its nodes by itself.
-        reconnect: () => cluster ?? client.disconnect(true),
+        reconnect() {
+          if (!cluster) client.disconnect(true)
+        },
         onMode: (mode, reason) => onMode(mode, node === '' ? reason : `${node}: ${reason}`),
         onBatch,
         now,

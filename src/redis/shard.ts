@@ -157,8 +157,9 @@ export function createShard(options: ShardOptions): Shard {
         onMode('shared', 'Redis answers again')
         return
       } catch (error) {
-        // An error is an answer too: the connection is alive.
-        if (!(error instanceof Unavailable)) answeredAtMs = performance.now()
+        // An error is an answer too: the connection is alive. But a replica will not count: the master may be elsewhere now.
+        const isReplica = (error as Error).message.startsWith('READONLY')
+        if (!(error instanceof Unavailable) && !isReplica) answeredAtMs = performance.now()
       }
       if (closed) return
       if (performance.now() - answeredAtMs > staleAfterMs) {

@@ -1,4 +1,5 @@
 /** Who made a request, as the audit log keeps it: bounded, without query string, and with no key in it. */
+import { isIP } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 import { redactTokens } from '../rules/token.ts'
 import type { Actor } from '../stores.ts'
@@ -14,7 +15,7 @@ export function actorOf(request: FastifyRequest, keyPrefix: string): Actor {
     keyId: request.caller?.id ?? null,
     method: request.method,
     path: redactTokens(path, keyPrefix).slice(0, pathMax),
-    ip: request.ip,
+    ip: isIP(request.ip) === 0 ? (request.socket.remoteAddress ?? null) : request.ip,
     userAgent: userAgent === undefined ? null : redactTokens(userAgent, keyPrefix).slice(0, userAgentMax),
   }
 }

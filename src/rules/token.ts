@@ -56,9 +56,23 @@ export const shownPrefix = (token: string, prefix: string) =>
 export const hashToken = (token: string, hashSecret: string): Buffer =>
   createHmac('sha256', hashSecret).update(token).digest()
 
-/** Takes everything that looks like one of our keys out of a text that is to be kept, such as a path. */
+/**
+ * Takes everything that looks like one of our keys out of a text that is to be kept, such as a path; also where some of its
+ * characters are percent-encoded.
+ */
 export function redactTokens(text: string, prefix: string): string {
-  return text.includes(`${prefix}_`)
-    ? text.replaceAll(new RegExp(`${prefix}_[0-9A-Za-z_]{6,}`, 'g'), `${prefix}_[redacted]`)
-    : text
+  let pattern = patterns.get(prefix)
+  if (pattern === undefined) {
+    const begin = [...`${prefix}_`].map(orEncoded).join('')
+    pattern = new RegExp(`${begin}(?:[0-9A-Za-z_]|%[0-9A-Fa-f]{2}){6,}`, 'g')
+    patterns.set(prefix, pattern)
+  }
+  return text.replaceAll(pattern, `${prefix}_[redacted]`)
+}
+
+const patterns = new Map<string, RegExp>()
+
+function orEncoded(character: string): string {
+  const hex = character.charCodeAt(0).toString(16)
+  return `(?:${character}|%${hex.replaceAll(/[a-f]/g, (digit) => `[${digit}${digit.toUpperCase()}]`)})`
 }

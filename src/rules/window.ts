@@ -2,6 +2,3 @@
 export const windowS = 60
 
 export const minuteOf = (nowMs: number): number => Math.floor(nowMs / (windowS * 1000))
-
-/** A counter outlives its window by at least a minute, so that a dashboard can read the last full one. */
-export const counterTtlS = 120

@@ -75,7 +75,7 @@ const creationWaits = (sql: postgres.Sql) =>
   until('the creation waits', async () => {
     const waiting = await sql`
       select from pg_stat_activity
-      where datname = current_database() and wait_event_type = 'Lock' and query ~ 'from users|into api_keys'`
+      where datname = current_database() and wait_event_type = 'Lock' and query ~ 'create_key'`
     return waiting.length > 0
   })
 

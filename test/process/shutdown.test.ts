@@ -92,7 +92,7 @@ t.test('a request that waits in Postgres at SIGTERM is answered', async (t) => {
   await sql.begin(async (tx) => {
     await tx`select from api_keys where id = ${caller.id} for update`
     changed = ask(at, { token: caller.token, json: { rate_limit_rpm: 77 } })
-    await lockWaitOf(sql, '%update api_keys%version%')
+    await lockWaitOf(sql, '%change_key%')
     service.kill('SIGTERM')
     await stopping(service)
   })
@@ -111,7 +111,7 @@ t.test('the uses not yet written at SIGTERM are written before it exits', async 
     // The regular writing is held up by the one key, so that the other's use cannot have been written by it.
     await tx`select from api_keys where id = ${caller.id} for update`
     await use(caller)
-    await lockWaitOf(sql, '%last_used_at%')
+    await lockWaitOf(sql, '%touch_keys%')
     await use(other)
     service.kill('SIGTERM')
     await stopping(service)
