@@ -49,7 +49,6 @@ export function createPool({ url, purpose, max, timeoutMs }: PoolOptions): Pool 
       connection: {
         application_name: `latchkey ${purpose}`,
         statement_timeout: Math.floor(timeoutMs * statementTimeoutShare),
-        idle_in_transaction_session_timeout: timeoutMs * 2,
       },
     })
   let sql = open()
