@@ -13,6 +13,9 @@ export interface ExitWatch {
   disregard(): void
 }
 
+/** From the end of the connections to the news of the exit, milliseconds. */
+const exitToldMs = 500
+
 /** `started` when it is a child of this process. */
 export function watchExit(dir: DataDir, pid: number, started: Started | null): ExitWatch {
   const logOffset = started?.logOffset ?? statSync(dir.log, { throwIfNoEntry: false })?.size ?? 0
@@ -22,7 +25,14 @@ export function watchExit(dir: DataDir, pid: number, started: Started | null): E
   })
   let regarded = true
 
+  /** The connection to a child may end before its exit is told, and with it how it ended. */
   function seen(): void {
+    const child = started?.child
+    if (child && child.exitCode === null && child.signalCode === null) setTimeout(tellHow, exitToldMs)
+    else tellHow()
+  }
+
+  function tellHow(): void {
     if (!regarded) return
     const { signalCode = null, exitCode = null } = started?.child ?? {}
     const status = exitCode === null ? 'is gone' : `ended with status ${exitCode}`
@@ -32,7 +42,7 @@ export function watchExit(dir: DataDir, pid: number, started: Started | null): E
     )
   }
 
-  started?.child?.once('exit', seen)
+  started?.child?.once('exit', tellHow)
   return {
     happened,
     seen,

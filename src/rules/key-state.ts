@@ -11,7 +11,7 @@ export function keyState(
   return key.expiresAt !== null && key.expiresAt <= nowS ? 'expired' : 'active'
 }
 
-/** The reason to refuse a known key, in the order of design: revoked, expired, owner deleted; null if usable. */
+/** The reason to refuse a known key, in this order: revoked, expired, owner deleted; null if usable. */
 export function whyUnusable(
   key: { revokedAt: number | null; expiresAt: number | null; ownerDeleted: boolean },
   nowS: number,
