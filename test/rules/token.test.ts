@@ -138,3 +138,14 @@ t.test('a text without a token is kept as it is', async (t) => {
     t.equal(redactTokens(text, 'lk'), text)
   }
 })
+
+t.test('a token leaves a text also where some of its characters are percent-encoded', async (t) => {
+  const minted = mintToken('lk')
+  const hex = (character: string) => `%${character.charCodeAt(0).toString(16)}`
+  for (const at of [0, 1, 2, 3, 20, minted.length - 1]) {
+    for (const code of [hex(minted[at]!), hex(minted[at]!).toUpperCase()]) {
+      const encoded = minted.slice(0, at) + code + minted.slice(at + 1)
+      t.equal(redactTokens(`/v1/keys/${encoded}/x`, 'lk'), '/v1/keys/lk_[redacted]/x')
+    }
+  }
+})
