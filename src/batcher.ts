@@ -38,9 +38,8 @@ interface Waiting<I, O> {
 export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O> {
   const { run, batchMax, inFlightMax, queueMax, timeoutMs, onBatch, onShed } = options
   let queue: Waiting<I, O>[] = []
-  let inFlight = 0
   let expiring: NodeJS.Timeout | undefined
-  const underWay = new Set<Waiting<I, O>[]>()
+  const inFlight = new Set<Waiting<I, O>[]>()
   let scheduled = false
   let onDrained: (() => void)[] = []
 
@@ -50,8 +49,8 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
       expiring = undefined
       const untilMs = performance.now() - timeoutMs + 1
       queue = queue.filter((one) => !late(one, untilMs))
-      for (const batch of underWay) for (const one of batch) late(one, untilMs)
-      const oldest = [...underWay].map(([first]) => first!.sinceMs).concat(queue[0]?.sinceMs ?? Infinity)
+      for (const batch of inFlight) for (const one of batch) late(one, untilMs)
+      const oldest = [...inFlight].map(([first]) => first!.sinceMs).concat(queue[0]?.sinceMs ?? Infinity)
       const nextMs = Math.min(...oldest.filter((ms) => ms > untilMs))
       if (Number.isFinite(nextMs)) expire(nextMs - untilMs)
     }, ms)
@@ -65,24 +64,23 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
   }
 
   function schedule() {
-    if (scheduled || queue.length === 0 || inFlight >= inFlightMax) return
+    if (scheduled || queue.length === 0 || inFlight.size >= inFlightMax) return
     scheduled = true
     setImmediate(flush)
   }
 
   function flush() {
     scheduled = false
-    while (queue.length > 0 && inFlight < inFlightMax) {
+    while (queue.length > 0 && inFlight.size < inFlightMax) {
       const batch = queue.length <= batchMax ? queue : queue.slice(0, batchMax)
       queue = queue.length <= batchMax ? [] : queue.slice(batchMax)
-      inFlight++
       void answer(batch)
     }
   }
 
   async function answer(batch: Waiting<I, O>[]) {
+    inFlight.add(batch)
     onBatch?.(batch.length)
-    underWay.add(batch)
     const leftMs = batch[0]!.sinceMs + timeoutMs - performance.now()
     try {
       const answers = await run(
@@ -95,9 +93,8 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
     } catch (error) {
       for (const { reject } of batch) reject(error)
     }
-    underWay.delete(batch)
-    inFlight--
-    if (inFlight === 0 && queue.length === 0) {
+    inFlight.delete(batch)
+    if (inFlight.size === 0 && queue.length === 0) {
       for (const resolve of onDrained) resolve()
       onDrained = []
     }
@@ -117,7 +114,7 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
       })
     },
     drained() {
-      if (inFlight === 0 && queue.length === 0) return Promise.resolve()
+      if (inFlight.size === 0 && queue.length === 0) return Promise.resolve()
       return new Promise((resolve) => onDrained.push(resolve))
     },
   }

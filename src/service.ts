@@ -11,8 +11,7 @@ import { createKeyCache } from './key-cache.ts'
 import type { Log } from './log.ts'
 import { createMetrics, type Metrics } from './metrics.ts'
 import { createPublish } from './publish.ts'
-import { actorOf } from './routes/actor.ts'
-import { redactTokens } from './rules/token.ts'
+import { actorOf, pathOf } from './routes/actor.ts'
 import type { Refusal } from './stores.ts'
 import { createUsage } from './usage.ts'
 import { type OpenOptions, openStores, type Stores } from './wiring.ts'
@@ -132,7 +131,7 @@ export async function openService(
   })
   const seen = (request: FastifyRequest) => ({
     method: request.method,
-    path: redactTokens(request.raw.url?.split('?', 1)[0] ?? '', keyPrefix).slice(0, 200),
+    path: pathOf(request, keyPrefix).slice(0, 200),
   })
 
   const drain = createDrain(app.server)

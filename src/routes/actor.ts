@@ -7,14 +7,17 @@ import type { Actor } from '../stores.ts'
 const pathMax = 512
 const userAgentMax = 256
 
+/** The path as it may be kept: without query string, and with no key in it. */
+export const pathOf = (request: FastifyRequest, keyPrefix: string): string =>
+  redactTokens(request.raw.url?.split('?', 1)[0] ?? '', keyPrefix)
+
 export function actorOf(request: FastifyRequest, keyPrefix: string): Actor {
-  const path = request.raw.url?.split('?', 1)[0] ?? ''
   const userAgent = request.headers['user-agent']
   return {
     requestId: request.id,
     keyId: request.caller?.id ?? null,
     method: request.method,
-    path: redactTokens(path, keyPrefix).slice(0, pathMax),
+    path: pathOf(request, keyPrefix).slice(0, pathMax),
     ip: isIP(request.ip) === 0 ? (request.socket.remoteAddress ?? null) : request.ip,
     userAgent: userAgent === undefined ? null : redactTokens(userAgent, keyPrefix).slice(0, userAgentMax),
   }
