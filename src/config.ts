@@ -23,6 +23,8 @@ export interface Config {
   keyCacheSeconds: number
   maxKeysPerUser: number
   defaultRateLimitRpm: number
+  /** At SIGTERM: how long a load balancer has to notice before the listener closes. */
+  drainSeconds: number
   /** null: audit entries are kept for ever. */
   auditRetentionDays: number | null
   /** Whether `npm start` is our parent: a signal to it ends its shell, and not us. */
@@ -114,6 +116,7 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
       'a whole number from 1 to 36500',
       (value) => wholeNumber(value, 1, 36_500),
     ),
+    drainSeconds: integer('DRAIN_SECONDS', env.DATABASE_URL?.trim() ? 3 : 0, 0, 15),
     startedByNpm: env.npm_lifecycle_event === 'start',
   }
   if (

@@ -1,4 +1,5 @@
 /** One instance: the stores behind the plugins and routes, with what runs beside requests. */
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { ApiError } from '../plugins/api-error.ts'
 import type { Refused } from '../plugins/authenticate.ts'
@@ -22,8 +23,11 @@ export interface Service {
   metrics: Metrics
   /** What the readiness probe tells of the servers behind. */
   health(): { redis: string; postgres: string }
-  /** Answers what is under way, writes what is queued, and lets go of the servers. */
-  close(): Promise<void>
+  /**
+   * Answers what is under way, writes what is queued, and lets go of the servers. Before that it goes on taking requests for
+   * `drainMs`, and each answer ends its connection.
+   */
+  close(drainMs?: number): Promise<void>
 }
 
 const cacheEntriesMax = 200_000
@@ -152,9 +156,11 @@ export async function openService(
     stores,
     metrics,
     health: () => ({ redis: counter.mode, postgres: gate.postgresAway ? 'away' : 'ok' }),
-    async close() {
-      clearInterval(maintenance)
+    async close(drainMs = 0) {
       drain.start()
+      if (drainMs > 0) await sleep(drainMs)
+      clearInterval(maintenance)
+      drain.finish()
       await app.close()
       drain.stop()
       await gate.drained()

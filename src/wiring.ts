@@ -12,7 +12,7 @@ import { createAuditLog } from './postgres/audit.ts'
 import { createKeyStore } from './postgres/keys.ts'
 import { type Migration, migrate } from './postgres/migrate.ts'
 import { dropPartitionsOlderThan, ensurePartitions } from './postgres/partitions.ts'
-import { createPool, isServersFault } from './postgres/pool.ts'
+import { createPool, isServersFault, type Pool } from './postgres/pool.ts'
 import { createUserStore } from './postgres/users.ts'
 import { connectRedis, whenReady } from './redis/connect.ts'
 import { createRedisCounter, type RedisCounterOptions } from './redis/counter.ts'
@@ -71,9 +71,12 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
     const hashSecret = config.hashSecret ?? (await keptHashSecret(config.dataDir))
     const applied = await migrated(url, role === 'serve' ? databaseWaitMs : 0, options)
 
+    // At once: each may wait a second for a server that does not answer.
+    const pools: Pool[] = []
+    closers.push(() => Promise.all(pools.map((one) => one.close())))
     const pool = (purpose: string, max: number, timeoutMs: number) => {
       const made = createPool({ url, purpose, max, timeoutMs })
-      closers.push(() => made.close())
+      pools.push(made)
       return made
     }
     // Apart, so that a slow list cannot hold up authentication, nor a flood of refusals a list.

@@ -25,6 +25,8 @@ export interface LoadOptions {
   perSecond: number
   path?: string
   method?: string
+  /** Sent as JSON. */
+  json?: unknown
 }
 
 export interface Load {
@@ -40,7 +42,8 @@ const tickMs = 5
 
 /** Starts at once; stopped at the end of the test at the latest. */
 export function startLoad(t: Test, options: LoadOptions): Load {
-  const { urls, tokens, perSecond, path = '/v1/verify', method = 'GET' } = options
+  const { urls, tokens, perSecond, path = '/v1/verify', method = 'GET', json } = options
+  const body = json === undefined ? '' : JSON.stringify(json)
   const agent = new Agent({ keepAlive: true, maxSockets: 256 })
   const samples: Sample[] = []
   const underWay = new Set<Promise<void>>()
@@ -51,7 +54,7 @@ export function startLoad(t: Test, options: LoadOptions): Load {
     const target = sent % urls.length
     const token = tokens[sent % tokens.length]!
     sent++
-    const one = ask(agent, method, urls[target]! + path, token).then((answer) => {
+    const one = ask(agent, method, urls[target]! + path, token, body).then((answer) => {
       samples.push({ ...answer, target })
       underWay.delete(one)
     })
@@ -73,14 +76,24 @@ export function startLoad(t: Test, options: LoadOptions): Load {
   return { samples, stop }
 }
 
-function ask(agent: Agent, method: string, url: string, token: string): Promise<Omit<Sample, 'target'>> {
+function ask(
+  agent: Agent,
+  method: string,
+  url: string,
+  token: string,
+  json: string,
+): Promise<Omit<Sample, 'target'>> {
+  const headers = {
+    authorization: `Bearer ${token}`,
+    ...(json !== '' && { 'content-type': 'application/json', 'content-length': Buffer.byteLength(json) }),
+  }
   return new Promise((resolve) => {
     const sentMs = performance.now()
     const end = (rest: Omit<Sample, 'target' | 'sentMs' | 'tookMs'>) =>
       resolve({ sentMs, tookMs: performance.now() - sentMs, ...rest })
     const failed = (error: Error & { code?: string }) =>
       end({ status: 0, fault: error.code ?? error.message, headers: {}, body: '' })
-    const sending = request(url, { agent, method, headers: { authorization: `Bearer ${token}` } })
+    const sending = request(url, { agent, method, headers })
     sending.setTimeout(hangingMs, () => sending.destroy(new Error(`no answer in ${hangingMs} ms`)))
     sending.on('error', failed)
     sending.on('response', (response) => {
@@ -94,7 +107,7 @@ function ask(agent: Agent, method: string, url: string, token: string): Promise<
         end({ status: response.statusCode!, fault: null, headers: response.headers, body }),
       )
     })
-    sending.end()
+    sending.end(json)
   })
 }
 

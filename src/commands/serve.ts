@@ -24,6 +24,7 @@ export const serve: Command = {
     const say = (line: string) => process.stdout.write(`${line}\n`)
     const log = createLog(config.logLevel)
     let draining = false
+    let drainMs = 0
     const stopping = new AbortController()
     const closers: (() => Promise<unknown>)[] = []
     const close = async () => {
@@ -32,6 +33,8 @@ export const serve: Command = {
 
     closeWithGrace({ delay: closeTimeoutMs, logger: false }, async ({ err, signal }) => {
       draining = true
+      // By Ctrl-C a person stops it, who is not a load balancer.
+      if (signal === 'SIGTERM') drainMs = config.drainSeconds * 1000
       stopping.abort()
       if (err) log.fatal({ err }, 'unexpected fault: stopping')
       else log.info({ signal }, 'stopping')
@@ -51,7 +54,7 @@ export const serve: Command = {
     // A stop that comes while it opens waits for it: it may have started a Postgres.
     closers.push(() =>
       opening.then(
-        (service) => service.close(),
+        (service) => service.close(drainMs),
         () => {},
       ),
     )

@@ -48,6 +48,8 @@ export const externalEnv = (
   HASH_SECRET: hashSecret,
   PORT: '0',
   OPS_PORT: '0',
+  // No load balancer has to notice; what waits for one says so.
+  DRAIN_SECONDS: '0',
   ...more,
 })
 

@@ -13,7 +13,7 @@ import { until } from './until.ts'
 const stopMaxMs = 10_000
 
 /** A service with a caller, and the test's own connection to its database. */
-async function begin(t: Test) {
+async function begin(t: Test, env: Record<string, string> = {}) {
   const services: Services = await useServices(t)
   const instance = await startInstance(t, services)
   const caller = await makeCaller(instance)
@@ -21,7 +21,7 @@ async function begin(t: Test) {
   await instance.close()
   const sql = postgres(services.databaseUrl, { max: 2, onnotice: () => {} })
   t.teardown(() => sql.end({ timeout: 1 }))
-  return { service: await serveLatchkey(t, externalEnv(services)), caller, other, sql }
+  return { service: await serveLatchkey(t, externalEnv(services, env)), caller, other, sql }
 }
 
 /** Resolves when a statement like this waits for a lock. */
@@ -84,6 +84,32 @@ for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     await t.rejects(held.answer)
   })
 }
+
+t.test(
+  'while a load balancer has to notice, requests are taken, and each answer ends its connection',
+  async (t) => {
+    const { service, caller } = await begin(t, { DRAIN_SECONDS: '1' })
+    const startMs = performance.now()
+    service.kill('SIGTERM')
+    await stopping(service)
+    const taken = await ask(`GET ${service.url}/v1/verify`, { token: caller.token })
+    t.equal(taken.status, 200)
+    t.equal(taken.headers.get('connection'), 'close')
+    t.equal((await ask(`GET ${service.url}/v1/verify`)).headers.get('connection'), 'close', 'a refusal too')
+    t.equal((await service.ended).code, 0)
+    t.ok(performance.now() - startMs >= 1000)
+  },
+)
+
+t.test('a request that never arrives whole does not hold up a stop', async (t) => {
+  const { service, caller } = await begin(t)
+  const half = await holdCreation(t, service, caller.token)
+  const startMs = performance.now()
+  service.kill('SIGTERM')
+  await t.rejects(half.answer)
+  t.equal((await service.ended).code, 0)
+  t.ok(performance.now() - startMs < stopMaxMs)
+})
 
 t.test('a request that waits in Postgres at SIGTERM is answered', async (t) => {
   const { service, caller, sql } = await begin(t)

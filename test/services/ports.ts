@@ -1,7 +1,7 @@
 // Ports below the range the system takes outgoing ones from (Linux 32768, macOS 49152): a server killed and
 // restarted on its port finds it free again, and so does a Redis Cluster bus, 10 000 above its node.
 import { randomInt } from 'node:crypto'
-import { createServer } from 'node:net'
+import { connect, createServer } from 'node:net'
 
 const lowest = 15_000
 const highest = 22_000
@@ -12,6 +12,18 @@ export async function freePort(): Promise<number> {
     if ((await isFree(port)) && (await isFree(port + 10_000))) return port
   }
   throw new Error(`no free port between ${lowest} and ${highest}`)
+}
+
+/** Whether somebody listens. */
+export function accepts(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const probe = connect(port, '127.0.0.1')
+    probe.once('error', () => resolve(false))
+    probe.once('connect', () => {
+      probe.destroy()
+      resolve(true)
+    })
+  })
 }
 
 function isFree(port: number): Promise<boolean> {

@@ -1,0 +1,70 @@
+/** The load balancers that are tried, and how they are set up. */
+
+export interface Backend {
+  /** Address and port of an instance. */
+  host: string
+  /** Port of its /readyz; where none is given it counts as ready as long as it takes connections. */
+  readyPort?: number
+}
+
+export interface ProxyKind {
+  name: 'nginx' | 'haproxy'
+  /** What to start it with; its configuration is in `file`, `folder` is its own. */
+  args(file: string, folder: string): string[]
+  config(port: number, backends: readonly Backend[]): string
+}
+
+const check = ({ readyPort }: Backend) =>
+  readyPort === undefined ? '' : ` check port ${readyPort} inter 200ms fall 2 rise 1`
+
+/** Connections to the instances are kept, as one would in production. */
+export const proxyKinds: readonly ProxyKind[] = [
+  {
+    name: 'nginx',
+    args: (file, folder) => ['-e', 'stderr', '-p', folder, '-c', file],
+    // It asks nobody whether he is ready: an instance that refuses a connection is left alone for a second.
+    config: (port, backends) => `
+daemon off;
+worker_processes 1;
+pid nginx.pid;
+error_log stderr crit;
+events { worker_connections 8192; }
+worker_rlimit_nofile 16384;
+http {
+  access_log off;
+  client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+  keepalive_requests 100000000;
+  upstream latchkey {
+    ${backends.map(({ host }) => `server ${host} max_fails=1 fail_timeout=1s;`).join(' ')}
+    keepalive 64;
+    keepalive_requests 100000000;
+  }
+  server {
+    listen 127.0.0.1:${port};
+    location / { proxy_pass http://latchkey; proxy_http_version 1.1; proxy_set_header Connection ""; }
+  }
+}
+`,
+  },
+  {
+    name: 'haproxy',
+    args: (file) => ['-db', '-f', file],
+    config: (port, backends) => `
+global
+  nbthread 1
+defaults
+  mode http
+  timeout connect 1s
+  timeout client 75s
+  timeout server 30s
+frontend public
+  bind 127.0.0.1:${port}
+  default_backend latchkey
+backend latchkey
+  http-reuse always
+  option httpchk GET /readyz
+  option redispatch
+${backends.map((backend, i) => `  server latchkey${i} ${backend.host}${check(backend)}`).join('\n')}
+`,
+  },
+]
