@@ -2,7 +2,7 @@
 /** The command line. A fault is one plain line on stderr and exit code 1; `--json` makes the answer one JSON value. */
 import { parseArgs } from 'node:util'
 import { auditFind, auditList } from './commands/audit.ts'
-import { keysCreate, keysList, keysRevoke } from './commands/keys.ts'
+import { keysCreate, keysList, keysRehashStatus, keysRevoke } from './commands/keys.ts'
 import { runMigrate } from './commands/migrate.ts'
 import { serve } from './commands/serve.ts'
 import { usersCreate, usersDelete, usersList } from './commands/users.ts'
@@ -19,6 +19,7 @@ const usage = `latchkey ${version}
   latchkey keys create --user usr_… --name NAME [--rate-limit-rpm N] [--expires-at UNIX_SECONDS]
   latchkey keys list --user usr_…
   latchkey keys revoke apk_…                       returns once it holds everywhere
+  latchkey keys rehash-status                      how many keys are not yet hashed under HASH_SECRET
   latchkey audit find req_…
   latchkey audit list [--reason REASON] [--key apk_…] [--since TIME] [--limit N]
 
@@ -35,6 +36,7 @@ const commands = {
   'keys create': keysCreate,
   'keys list': keysList,
   'keys revoke': keysRevoke,
+  'keys rehash-status': keysRehashStatus,
   'audit find': auditFind,
   'audit list': auditList,
 }

@@ -14,6 +14,8 @@ export interface Config {
   redisUrls: readonly string[]
   /** null: one is made and kept in `dataDir` (embedded only). */
   hashSecret: string | null
+  /** A secret before, whose keys go on working and are hashed anew when used. */
+  hashSecretPrevious: string | null
   dataDir: string
   baseUrl: string
   logLevel: string
@@ -56,6 +58,10 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
     read(name, fallback, `a whole number from ${min} to ${max}`, (text) => wholeNumber(text, min, max))
   const text = (name: string, fallback: string, rule: string, pattern: RegExp) =>
     read(name, fallback, rule, (value) => (pattern.test(value) ? value : undefined))
+  const secret = (name: string, minLength: number) =>
+    read<string | null>(name, null, `at least ${minLength} characters long`, (value) =>
+      value.length >= minLength ? value : undefined,
+    )
 
   const port = integer('PORT', 3000, 0, 65535)
   const config: Config = {
@@ -63,12 +69,7 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
     port,
     opsHost: text('OPS_HOST', '127.0.0.1', 'an address or host name', /^[0-9A-Za-z.:_-]+$/),
     opsPort: integer('OPS_PORT', 9464, 0, 65535),
-    opsToken: read<string | null>(
-      'OPS_TOKEN',
-      null,
-      `at least ${opsTokenMinLength} characters long`,
-      (value) => (value.length >= opsTokenMinLength ? value : undefined),
-    ),
+    opsToken: secret('OPS_TOKEN', opsTokenMinLength),
     databaseUrl: read<string | null>('DATABASE_URL', null, 'a postgres:// URL', (value) =>
       isUrl(value, ['postgres:', 'postgresql:']) ? value : undefined,
     ),
@@ -81,12 +82,8 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
         return urls.every((url) => isUrl(url, ['redis:', 'rediss:'])) ? urls : undefined
       },
     ),
-    hashSecret: read<string | null>(
-      'HASH_SECRET',
-      null,
-      `at least ${hashSecretMinLength} characters long`,
-      (value) => (value.length >= hashSecretMinLength ? value : undefined),
-    ),
+    hashSecret: secret('HASH_SECRET', hashSecretMinLength),
+    hashSecretPrevious: secret('HASH_SECRET_PREVIOUS', hashSecretMinLength),
     dataDir: env.DATA_DIR?.trim() || '.latchkey',
     baseUrl: read('BASE_URL', `http://localhost:${port}`, 'an http:// or https:// URL', (value) =>
       isUrl(value, ['http:', 'https:']) ? value.replace(/\/+$/, '') : undefined,
@@ -125,6 +122,9 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
     !faults.some((f) => f.startsWith('HASH_SECRET'))
   ) {
     faults.push('HASH_SECRET is required with DATABASE_URL')
+  }
+  if (config.hashSecretPrevious !== null && config.hashSecretPrevious === config.hashSecret) {
+    faults.push('HASH_SECRET_PREVIOUS must not be HASH_SECRET')
   }
   if (faults.length > 0) throw new ConfigError(faults.join('; '))
   return Object.freeze(config)

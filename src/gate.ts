@@ -11,12 +11,13 @@ import type { Counted } from '../plugins/rate-limit.ts'
 import { createBatcher } from './batcher.ts'
 import type { CachedKey, KeyCache } from './key-cache.ts'
 import { whyUnusable } from './rules/key-state.ts'
-import { hashToken } from './rules/token.ts'
+import { hashSecretId, hashToken } from './rules/token.ts'
 import {
   type Counter,
   type KeyCredential,
   type KeyStore,
   Overloaded,
+  type Rehash,
   type Turn,
   Unavailable,
 } from './stores.ts'
@@ -26,12 +27,16 @@ export interface GateOptions {
   counter: Counter
   cache: KeyCache
   hashSecret: string
+  /** Its keys are found too, and handed to `onStaleHash`. */
+  hashSecretPrevious: string | null
   /** How long a vouched copy is believed, milliseconds. */
   vouchedMs: number
   /** How long an unvouched one is; 0: never. */
   unvouchedMs: number
   /** Notes a use at the given Unix second; called at most once a second and key. */
   onUse: (keyId: string, atS: number) => void
+  /** While there is a previous secret: a usable key not yet kept under `hashSecret`; told at each reading until it is. */
+  onStaleHash: (rehash: Rehash) => void
   onLookupBatch?: (size: number) => void
   onShed?: (queue: 'lookups' | 'counter') => void
 }
@@ -41,6 +46,9 @@ const postgresAwayMs = 60_000
 const lookupTimeoutMs = 1000
 const lookupBatchMax = 500
 const lookupQueueMax = 10_000
+
+/** What a token is looked for by. */
+type Hashes = Pick<CachedKey, 'hash' | 'previousHash'>
 
 const unknown: Refused = { ok: false, reason: 'unknown_key' }
 
@@ -55,29 +63,40 @@ export interface Gate {
 }
 
 export function createGate(options: GateOptions): Gate {
-  const { keys, counter, cache, hashSecret, vouchedMs, unvouchedMs, onUse, onLookupBatch, onShed } = options
+  const { keys, counter, cache, hashSecret, hashSecretPrevious, vouchedMs, unvouchedMs } = options
+  const { onUse, onStaleHash, onLookupBatch, onShed } = options
+  const currentSecretId = hashSecretId(hashSecret)
   let postgresAway = false
   let believableFromMs = 0
 
-  const lookups = createBatcher<string, KeyCredential | undefined>({
+  const lookups = createBatcher<Hashes, KeyCredential | undefined>({
     batchMax: lookupBatchMax,
     inFlightMax: 2,
     queueMax: lookupQueueMax,
     timeoutMs: lookupTimeoutMs,
     onBatch: (size) => onLookupBatch?.(size),
     onShed: () => onShed?.('lookups'),
-    async run(hashes) {
-      const found = new Map((await keys.findByHash([...new Set(hashes)])).map((key) => [key.hash, key]))
-      return hashes.map((hash) => found.get(hash))
+    async run(asked) {
+      const hashes = new Set<string>()
+      for (const { hash, previousHash } of asked) {
+        hashes.add(hash)
+        if (previousHash !== null) hashes.add(previousHash)
+      }
+      const found = new Map((await keys.findByHash([...hashes])).map((key) => [key.hash, key]))
+      return asked.map(
+        ({ hash, previousHash }) =>
+          found.get(hash) ?? (previousHash === null ? undefined : found.get(previousHash)),
+      )
     },
   })
 
   /** Reads a key and keeps it if usable, else forgets it. The reading begins after this call, never before. */
-  async function read(cacheName: string, hash: string): Promise<{ ok: true; key: CachedKey } | Refused> {
+  async function read(cacheName: string, hashes: Hashes): Promise<{ ok: true; key: CachedKey } | Refused> {
+    const { hash, previousHash } = hashes
     const readAtMs = performance.now()
     let credential: KeyCredential | undefined
     try {
-      credential = await lookups.add(hash)
+      credential = await lookups.add(hashes)
       postgresAway = false
     } catch (error) {
       if (!(error instanceof Overloaded)) postgresAway = true
@@ -97,11 +116,14 @@ export function createGate(options: GateOptions): Gate {
       version: credential.version,
       cacheName,
       hash,
+      previousHash,
       readAtMs,
       touchedS: 0,
       refreshing: false,
     }
     cache.set(key)
+    if (hashSecretPrevious !== null && credential.hashSecretId !== currentSecretId)
+      onStaleHash({ id: key.id, from: credential.hash, to: hash })
     return { ok: true, key }
   }
 
@@ -109,7 +131,7 @@ export function createGate(options: GateOptions): Gate {
   function refresh(key: CachedKey) {
     if (key.refreshing) return
     key.refreshing = true
-    read(key.cacheName, key.hash).catch(() => {
+    read(key.cacheName, key).catch(() => {
       key.refreshing = false
     })
   }
@@ -135,7 +157,11 @@ export function createGate(options: GateOptions): Gate {
       const cacheName = cache.nameOf(token)
       const cached = cache.get(cacheName)
       if (cached !== undefined) return done(null, { ok: true, caller: cached })
-      read(cacheName, hashToken(token, hashSecret).toString('hex')).then(
+      // Both in any case: how long it takes must not tell under which one a key is known.
+      const hash = hashToken(token, hashSecret).toString('hex')
+      const previousHash =
+        hashSecretPrevious === null ? null : hashToken(token, hashSecretPrevious).toString('hex')
+      read(cacheName, { hash, previousHash }).then(
         (found) => done(null, found.ok ? { ok: true, caller: found.key } : found),
         done,
       )
@@ -156,7 +182,7 @@ export function createGate(options: GateOptions): Gate {
           refresh(key)
           return done(null, admit(key, number, turn.nowMs))
         }
-        read(key.cacheName, key.hash).then(
+        read(key.cacheName, key).then(
           (found) => done(null, found.ok ? admit(found.key, number, turn.nowMs) : found),
           (error) => (mayGoOn ? done(null, admit(key, number, turn.nowMs)) : done(error)),
         )

@@ -12,8 +12,9 @@ import type { Caller } from '../plugins/authenticate.ts'
 export interface CachedKey extends Caller {
   /** What it is kept under (`nameOf` its token). */
   readonly cacheName: string
-  /** Hex HMAC, to read it again by. */
+  /** Hex HMAC, to read it again by; and that under HASH_SECRET_PREVIOUS, if there is one. */
   readonly hash: string
+  readonly previousHash: string | null
   readonly version: number
   /** When the reading began, on this process's monotonic clock, milliseconds. */
   readonly readAtMs: number

@@ -2,7 +2,7 @@
 import { collectDefaultMetrics, Gauge, Histogram, Counter as PromCounter, Registry } from 'prom-client'
 import { refusalReasons } from '../schemas/refusal.ts'
 
-export type BatchName = 'counter' | 'lookups' | 'audit' | 'usage'
+export type BatchName = 'counter' | 'lookups' | 'audit' | 'usage' | 'rehash'
 
 export interface Metrics {
   /** One more answer with this status on the public listener. */
@@ -60,7 +60,7 @@ export function createMetrics(gauges: Gauges): Metrics {
   for (const reason of refusalReasons) refusals.inc({ reason }, 0)
   const batchSize = new Histogram({
     name: 'latchkey_batch_size',
-    help: 'Items that went to a server as one: hits, key look-ups, audit entries, last uses.',
+    help: 'Items that went to a server as one: hits, key look-ups, audit entries, last uses, keys hashed anew.',
     labelNames: ['batch'],
     buckets: sizes,
     registers,

@@ -13,7 +13,8 @@ import type { Log } from './log.ts'
 import { createMetrics, type Metrics } from './metrics.ts'
 import { createPublish } from './publish.ts'
 import { actorOf, pathOf } from './routes/actor.ts'
-import type { Refusal } from './stores.ts'
+import { hashSecretId } from './rules/token.ts'
+import type { Refusal, Rehash } from './stores.ts'
 import { createUsage } from './usage.ts'
 import { type OpenOptions, openStores, type Stores } from './wiring.ts'
 
@@ -34,6 +35,9 @@ const cacheEntriesMax = 200_000
 const auditBatchMax = 1000
 const auditQueueMax = 10_000
 const auditTimeoutMs = 1200
+const rehashBatchMax = 500
+const rehashQueueMax = 10_000
+const rehashTimeoutMs = 5000
 const maintainEveryMs = 3_600_000
 
 export async function openService(
@@ -72,11 +76,25 @@ export async function openService(
     counter,
     cache,
     hashSecret,
+    hashSecretPrevious: config.hashSecretPrevious,
     vouchedMs,
     unvouchedMs,
     onUse: usage.note,
+    // What is not written is told again when the key is next read.
+    onStaleHash: (rehash) => void rehashes.add(rehash).catch(() => {}),
     onLookupBatch: (size) => metrics.batch('lookups', size),
     onShed: metrics.shed,
+  })
+  const rehashes = createBatcher<Rehash, undefined>({
+    batchMax: rehashBatchMax,
+    inFlightMax: 1,
+    queueMax: rehashQueueMax,
+    timeoutMs: rehashTimeoutMs,
+    onBatch: (size) => metrics.batch('rehash', size),
+    async run(batch) {
+      await keys.rehash(batch, hashSecretId(hashSecret))
+      return batch.map(() => undefined)
+    },
   })
   const refusals = createBatcher<Refusal, undefined>({
     batchMax: auditBatchMax,
@@ -165,6 +183,7 @@ export async function openService(
       drain.stop()
       await gate.drained()
       await refusals.drained()
+      await rehashes.drained()
       await usage.close().catch(() => {})
       await stores.close()
     },

@@ -68,7 +68,16 @@ export interface KeyCredential {
   expiresAt: number | null
   revokedAt: number | null
   ownerDeleted: boolean
+  /** Of the HASH_SECRET that `hash` was made under; null if not known. */
+  hashSecretId: string | null
   nowS: number
+}
+
+/** A key that is to be found by another hash from now on; both in hex. */
+export interface Rehash {
+  id: string
+  from: string
+  to: string
 }
 
 /** Who changes something, for the audit log. Values from outside are already free of secrets. */
@@ -116,6 +125,10 @@ export interface KeyStore {
   ): Promise<{ ok: true; key: StoredKey } | { ok: false; reason: 'absent' } | CallerUnusable>
   /** Last uses as Unix seconds; an earlier one than stored changes nothing. */
   touch(uses: Map<string, number>): Promise<void>
+  /** Keeps keys under another hash, made under the secret of that id. Changes nothing where `from` is not the hash any more. */
+  rehash(hashes: Rehash[], hashSecretId: string): Promise<void>
+  /** How many usable keys are hashed under each secret, by its id; "" where it is not known. */
+  countBySecret(): Promise<Map<string, number>>
 }
 
 export interface User {

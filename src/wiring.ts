@@ -96,7 +96,10 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
     closers.push(() => counter.close())
     const counted = counter.mode !== 'memory'
     return {
-      keys: createKeyStore({ lookups, management, background }, { keysPerUserMax: config.maxKeysPerUser }),
+      keys: createKeyStore(
+        { lookups, management, background, operator },
+        { keysPerUserMax: config.maxKeysPerUser },
+      ),
       users: createUserStore(operator),
       audit: createAuditLog({ audit: auditing, operator }),
       counter,

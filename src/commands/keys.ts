@@ -2,6 +2,7 @@
 import { expiresAtEndS, listLimitMax, rateLimitMax } from '../../schemas/key.ts'
 import { keyState } from '../rules/key-state.ts'
 import { newKey } from '../rules/new-key.ts'
+import { hashSecretId } from '../rules/token.ts'
 import { type KeyStore, keyBody, type StoredKey } from '../stores.ts'
 import {
   type Args,
@@ -98,5 +99,29 @@ export const keysRevoke: Command = {
       return revoked.key
     })
     return { json: keyBody(key), text: `${key.id}  ${key.name}  revoked ${moment(key.revokedAt)}` }
+  },
+}
+
+export const keysRehashStatus: Command = {
+  takes: [],
+  async run(config) {
+    const { counts, hashSecret } = await withStores(config, async ({ keys, hashSecret }) => ({
+      counts: await keys.countBySecret(),
+      hashSecret,
+    }))
+    const usable = [...counts.values()].reduce((sum, keys) => sum + keys, 0)
+    const under = (secret: string | null) => (secret === null ? 0 : (counts.get(hashSecretId(secret)) ?? 0))
+    const current = under(hashSecret)
+    const previous = under(config.hashSecretPrevious)
+    const left = usable - current
+    const rows = [
+      ['HASH_SECRET', String(current)],
+      ['HASH_SECRET_PREVIOUS', config.hashSecretPrevious === null ? 'not set' : String(previous)],
+      ['neither, or not known', String(left - previous)],
+    ]
+    return {
+      json: { usable, current, left, previous, other: left - previous },
+      text: `${left} of ${usable} usable keys are left to be hashed under HASH_SECRET\n\n${table(['hashed under', 'keys'], rows)}`,
+    }
   },
 }

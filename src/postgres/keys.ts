@@ -11,6 +11,8 @@ export interface KeyPools {
   lookups: Pool
   management: Pool
   background: Pool
+  /** For the command line's questions. */
+  operator: Pool
 }
 
 /** Whole Unix seconds as a double: a bigint would arrive as a string. */
@@ -46,7 +48,7 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax }: { keysPerUse
         const rows = await sql`
           select encode(k.key_hash, 'hex') as hash, k.id, k.user_id, k.rate_limit_rpm, k.version,
             ${seconds(sql, 'k.expires_at')} as expires_at, ${seconds(sql, 'k.revoked_at')} as revoked_at,
-            u.deleted_at is not null as owner_deleted, extract(epoch from now())::float8 as now_s
+            u.deleted_at is not null as owner_deleted, k.hash_secret_id, extract(epoch from now())::float8 as now_s
           from api_keys k join users u on u.id = k.user_id
           where k.key_hash = any (${`{${hashes.map((hash) => `"\\\\x${hash}"`).join(',')}}`}::text::bytea[])`
         return rows.map(
@@ -59,6 +61,7 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax }: { keysPerUse
             expiresAt: row.expires_at,
             revokedAt: row.revoked_at,
             ownerDeleted: row.owner_deleted,
+            hashSecretId: row.hash_secret_id,
             nowS: row.now_s,
           }),
         )
@@ -74,11 +77,12 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax }: { keysPerUse
         const [row] = await sql`
           select outcome, ${seconds(sql, 'made_at')} as created_at
           from create_key(${actor.keyId}::text, ${key.id}, ${key.userId}, ${key.name}, ${key.hash}, ${key.keyPrefix},
-            ${key.rateLimitRpm}, to_timestamp(${key.expiresAt}::float8), ${keysPerUserMax}::int, ${entry})`
+            ${key.rateLimitRpm}, to_timestamp(${key.expiresAt}::float8), ${keysPerUserMax}::int, ${entry},
+            ${key.hashSecretId})`
         const { outcome, created_at } = row!
         if (outcome === 'limit_reached' || outcome === 'no_such_user') return { ok: false, reason: outcome }
         if (outcome !== 'created') return { ok: false, reason: 'caller_unusable', refusal: outcome }
-        const { hash: _, ...shown } = key
+        const { hash: _, hashSecretId: __, ...shown } = key
         return {
           ok: true,
           key: { ...shown, version: 1, createdAt: created_at, revokedAt: null, lastUsedAt: null },
@@ -141,6 +145,21 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax }: { keysPerUse
       pools.background.run(async (sql) => {
         const rows = [...uses].map(([id, at]) => ({ id, at }))
         await sql`select touch_keys(${JSON.stringify(rows)}::text::json)`
+      }),
+
+    rehash: (hashes, secretId) =>
+      pools.background.run(async (sql) => {
+        await sql`select rehash_keys(${JSON.stringify(hashes)}::text::json, ${secretId})`
+      }),
+
+    countBySecret: () =>
+      pools.operator.run(async (sql) => {
+        const rows = await sql`
+          select coalesce(hash_secret_id, '') as secret_id, count(*)::float8 as keys
+          from api_keys join users on users.id = user_id
+          where ${usable(sql)} and deleted_at is null
+          group by 1`
+        return new Map(rows.map(({ secret_id, keys }) => [secret_id, keys]))
       }),
   }
 }

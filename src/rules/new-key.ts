@@ -1,12 +1,14 @@
 /** A key about to be made: its secret, for whoever asked, and what is stored of it. */
 import { newId } from './id.ts'
-import { hashToken, mintToken, shownPrefix } from './token.ts'
+import { hashSecretId, hashToken, mintToken, shownPrefix } from './token.ts'
 
 export interface NewKey {
   id: string
   userId: string
   name: string
   hash: Buffer
+  /** Of the HASH_SECRET that the hash was made under. */
+  hashSecretId: string
   keyPrefix: string
   rateLimitRpm: number
   expiresAt: number | null
@@ -23,6 +25,7 @@ export function newKey(
       id: newId('apk_'),
       ...wanted,
       hash: hashToken(token, hashSecret),
+      hashSecretId: hashSecretId(hashSecret),
       keyPrefix: shownPrefix(token, keyPrefix),
     },
   }

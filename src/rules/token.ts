@@ -56,6 +56,10 @@ export const shownPrefix = (token: string, prefix: string) =>
 export const hashToken = (token: string, hashSecret: string): Buffer =>
   createHmac('sha256', hashSecret).update(token).digest()
 
+/** Tells one HASH_SECRET from another without telling it: the HMAC of a constant under it, its first 8 bytes in hex. */
+export const hashSecretId = (hashSecret: string): string =>
+  createHmac('sha256', hashSecret).update('latchkey hash secret id').digest('hex').slice(0, 16)
+
 /**
  * Takes everything that looks like one of our keys out of a text that is to be kept, such as a path; also where some of its
  * characters are percent-encoded.

@@ -74,6 +74,10 @@ export async function everyCommand(t: Test, env: Env, service: string | null): P
   const listed = await answerOf('audit', 'list', '--reason', 'revoked')
   t.same(listed, refused ? [found] : [])
 
+  const status = await answerOf('keys', 'rehash-status')
+  t.same(Object.keys(status), ['usable', 'current', 'left', 'previous', 'other'])
+  t.ok(status.current >= 1 && status.left === 0, 'all are hashed under the one secret there is')
+
   const removed = await answerOf('users', 'delete', user.id)
   t.same(membersOf(removed), userMembers)
   t.ok(isNow(removed.deleted_at))

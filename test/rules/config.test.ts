@@ -95,6 +95,21 @@ const variables: Record<string, Variable> = {
     ],
     invalid: ['x'.repeat(31), 'changeme'],
   },
+  HASH_SECRET_PREVIOUS: {
+    member: 'hashSecretPrevious',
+    fallback: null,
+    valid: [['x'.repeat(32), 'x'.repeat(32)]],
+    invalid: ['x'.repeat(31), 'changeme'],
+  },
+  DRAIN_SECONDS: {
+    member: 'drainSeconds',
+    fallback: 0,
+    valid: [
+      ['0', 0],
+      ['15', 15],
+    ],
+    invalid: ['-1', '16', '1.5', 'long'],
+  },
   DATA_DIR: {
     member: 'dataDir',
     fallback: '.latchkey',
@@ -191,6 +206,16 @@ t.test('HASH_SECRET is required with a database that was given, and not with an 
   t.equal(fault({}), null)
   const tooShort = fault({ DATABASE_URL: given.DATABASE_URL, HASH_SECRET: 'short' })!
   t.equal(tooShort.split('HASH_SECRET').length, 2, 'what is wrong with it is told once')
+})
+
+t.test('the secret before must be another one', async (t) => {
+  t.throws(() => readConfig({ HASH_SECRET: secret, HASH_SECRET_PREVIOUS: secret }), {
+    message: 'HASH_SECRET_PREVIOUS must not be HASH_SECRET',
+  })
+})
+
+t.test('a load balancer is given time where there may be one: with a database that was given', async (t) => {
+  t.equal(readConfig({ DATABASE_URL: 'postgres://db/x', HASH_SECRET: secret }).drainSeconds, 3)
 })
 
 t.test('the base address follows the port where none is given', async (t) => {

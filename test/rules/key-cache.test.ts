@@ -10,6 +10,7 @@ const keyOf = (cache: KeyCache, token: string, readAtMs = 0): CachedKey => ({
   expiresAt: null,
   cacheName: cache.nameOf(token),
   hash: token,
+  previousHash: null,
   version: 1,
   readAtMs,
   touchedS: 0,

@@ -43,7 +43,7 @@ export async function openStores(
     pool('background', 2),
     pool('operator', 1, 30_000),
   ]
-  const keys = createKeyStore({ lookups, management, background }, { keysPerUserMax })
+  const keys = createKeyStore({ lookups, management, background, operator }, { keysPerUserMax })
   const users = createUserStore(operator)
   return {
     url,
