@@ -20,7 +20,11 @@ export class ApiError extends Error {
 
   constructor(code: ErrorCode, details: ApiErrorDetails = {}) {
     const row: ErrorRow = errorTable[code]
+    // An expected answer has no use for a stack trace, and a flood of refusals would pay for one each.
+    const stackTraceLimit = Error.stackTraceLimit
+    if (row.status !== 500) Error.stackTraceLimit = 0
     super(details.message ?? row.message, { cause: details.cause })
+    Error.stackTraceLimit = stackTraceLimit
     this.code = code
     this.statusCode = row.status
     this.param = details.param ?? ''

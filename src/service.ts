@@ -7,6 +7,7 @@ import { createApp } from './app.ts'
 import { createBatcher } from './batcher.ts'
 import type { Config } from './config.ts'
 import { createDrain } from './drain.ts'
+import { createErrorLog } from './error-log.ts'
 import { createGate } from './gate.ts'
 import { createKeyCache } from './key-cache.ts'
 import type { Log } from './log.ts'
@@ -111,6 +112,11 @@ export async function openService(
     },
   })
 
+  const seen = (request: FastifyRequest) => ({
+    method: request.method,
+    path: pathOf(request, keyPrefix).slice(0, 200),
+  })
+  const logError = createErrorLog(log, seen)
   const app = createApp({
     config,
     verify: gate.verify,
@@ -131,16 +137,7 @@ export async function openService(
     },
     onError(error: ApiError, request: FastifyRequest | null, requestId: string) {
       metrics.answered(error.statusCode)
-      const line = {
-        request_id: requestId,
-        status: error.statusCode,
-        code: error.code,
-        ...(request && { ...seen(request), key_id: request.caller?.id }),
-      }
-      if (error.statusCode === 503)
-        log.warn({ ...line, reason: (error.cause as Error)?.message }, error.message)
-      else if (error.statusCode >= 500) log.error({ ...line, err: error.cause ?? error }, error.message)
-      else log.info(line, error.message)
+      logError(error, request, requestId)
     },
     ...(log.isLevelEnabled('debug') && {
       onRequest(request: FastifyRequest, status: number, ms: number) {
@@ -151,11 +148,6 @@ export async function openService(
       },
     }),
   })
-  const seen = (request: FastifyRequest) => ({
-    method: request.method,
-    path: pathOf(request, keyPrefix).slice(0, 200),
-  })
-
   const drain = createDrain(app.server)
   const maintain = () =>
     stores.maintain().then(
