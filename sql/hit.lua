@@ -9,7 +9,14 @@
 
 local now = redis.call('time')
 local minute = string.format('%d', math.floor(tonumber(now[1]) / 60))
-local versions = redis.call('mget', unpack(KEYS))
+
+local function counterOf(name) return string.sub(name, 1, -2) .. minute end
+
+-- In a cluster, where a call has one API key, its counter is read too, which nobody needs: while the slot moves, one of the two
+-- may be at the other node, and a counter would begin anew here. Reading both fails then, before anything is counted
+-- (src/redis/scripts.ts).
+local read = #KEYS == 1 and { KEYS[1], counterOf(KEYS[1]) } or KEYS
+local versions = redis.call('mget', unpack(read))
 local answer = { tonumber(now[1]), tonumber(now[2]) }
 
 -- What raise-version.lua writes is a positive integer; mget is silent about a value that is no string.
@@ -20,7 +27,7 @@ local function version(i)
 end
 
 for i, name in ipairs(KEYS) do
-  local counter = string.sub(name, 1, -2) .. minute
+  local counter = counterOf(name)
   local hits = tonumber(ARGV[i])
   local count = redis.pcall('incrby', counter, hits)
   if type(count) == 'table' then

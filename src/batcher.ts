@@ -50,8 +50,9 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
       const untilMs = performance.now() - timeoutMs + 1
       queue = queue.filter((one) => !late(one, untilMs))
       for (const batch of inFlight) for (const one of batch) late(one, untilMs)
-      const oldest = [...inFlight].map(([first]) => first!.sinceMs).concat(queue[0]?.sinceMs ?? Infinity)
-      const nextMs = Math.min(...oldest.filter((ms) => ms > untilMs))
+      // Of each batch the first that is not late yet, which need not be its first.
+      const oldest = [...inFlight, queue].map((some) => some.find(({ sinceMs }) => sinceMs > untilMs))
+      const nextMs = Math.min(...oldest.map((one) => one?.sinceMs ?? Infinity))
       if (Number.isFinite(nextMs)) expire(nextMs - untilMs)
     }, ms)
     expiring.unref()

@@ -43,6 +43,8 @@ export interface GateOptions {
 
 /** While Postgres is away a vouched copy goes on for this long. */
 const postgresAwayMs = 60_000
+/** And waits this long for a newer one: what the request then asks of Postgres itself has its own time yet to come. */
+const goOnAfterMs = 300
 const lookupTimeoutMs = 1000
 const lookupBatchMax = 500
 const lookupQueueMax = 10_000
@@ -182,9 +184,23 @@ export function createGate(options: GateOptions): Gate {
           refresh(key)
           return done(null, admit(key, number, turn.nowMs))
         }
+        let answered = false
+        const answer = (error: Error | null, counted?: Counted | Refused) => {
+          if (answered) return
+          answered = true
+          clearTimeout(timer)
+          done(error, counted)
+        }
+        const goOn = () => answer(null, admit(key, number, turn.nowMs))
+        const timer = mayGoOn ? setTimeout(goOn, goOnAfterMs) : undefined
         read(key.cacheName, key).then(
-          (found) => done(null, found.ok ? admit(found.key, number, turn.nowMs) : found),
-          (error) => (mayGoOn ? done(null, admit(key, number, turn.nowMs)) : done(error)),
+          (found) => {
+            if (!found.ok) return answer(null, found)
+            // A standby, or a primary that is none any more: what it lacks may be the revocation.
+            if (found.key.version < version) return answer(new Unavailable('Postgres is behind the counter'))
+            answer(null, admit(found.key, number, turn.nowMs))
+          },
+          (error) => (mayGoOn ? goOn() : answer(error)),
         )
       })
       if (!taken) {

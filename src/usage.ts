@@ -6,8 +6,11 @@ import type { KeyStore } from './stores.ts'
 
 export interface Usage {
   note(keyId: string, atS: number): void
-  /** The last use not yet known to be in Postgres, Unix seconds. */
-  pending(keyId: string): number | null
+  /**
+   * The last uses not known to be in Postgres now, Unix seconds. Asked for before a key is read from there: a use that is
+   * written meanwhile, which the reading may have missed, is still told.
+   */
+  pending(): (keyId: string) => number | null
   /** Writes what is pending and stops. */
   close(): Promise<void>
 }
@@ -68,9 +71,13 @@ export function createUsage(options: {
 
   return {
     note,
-    pending(keyId) {
-      const atS = Math.max(noted.get(keyId) ?? 0, writing.get(keyId) ?? 0)
-      return atS === 0 ? null : atS
+    pending() {
+      // A flush replaces these maps and leaves them as they are.
+      const [later, earlier] = [noted, writing]
+      return (keyId) => {
+        const atS = Math.max(later.get(keyId) ?? 0, earlier.get(keyId) ?? 0)
+        return atS === 0 ? null : atS
+      }
     },
     async close() {
       clearInterval(timer)

@@ -81,7 +81,7 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
     }
     // Apart, so that a slow list cannot hold up authentication, nor a flood of refusals a list.
     const lookups = pool('lookups', 2, 1000)
-    const management = pool('management', 4, 1300)
+    const management = pool('management', 4, 1100)
     const auditing = pool('audit', 2, 1200)
     const background = pool('background', 1, 5000)
     // Connects only when the command line asks: a person waits, and a user may have many keys.

@@ -35,22 +35,40 @@ export interface Pool {
  */
 const statementTimeoutShare = 0.8
 const silentShare = 0.95
+/**
+ * While the server takes no writes (a standby, or a primary that is none any more) a new connection is tried this often: behind
+ * the same address there may be another by then, and ours would stay where they are.
+ */
+const readOnlyRetryMs = 500
+/** As Postgres tells by itself, from 14 on, at the start of a connection and when it changes. */
+const readOnlyParameters = ['in_hot_standby', 'default_transaction_read_only']
+/** SQLSTATE read_only_sql_transaction. */
+const readOnlyFault = '25006'
 /** Works waiting for a connection; one more is shed. */
 const waitingMax = 2000
 
 export function createPool({ url, purpose, max, timeoutMs }: PoolOptions): Pool {
-  const open = () =>
-    postgres(url, {
+  const open = () => {
+    openedAtMs = performance.now()
+    readOnly = false
+    const opened = postgres(url, {
       max,
       connect_timeout: 2,
       backoff: () => 0.2,
       fetch_types: false,
       onnotice: () => {},
+      onparameter(name, value) {
+        if (opened === sql && value === 'on' && readOnlyParameters.includes(name)) readOnly = true
+      },
       connection: {
         application_name: `latchkey ${purpose}`,
         statement_timeout: Math.floor(timeoutMs * statementTimeoutShare),
       },
     })
+    return opened
+  }
+  let openedAtMs = 0
+  let readOnly = false
   let sql = open()
   let running = 0
   const waiting: (() => void)[] = []
@@ -74,6 +92,14 @@ export function createPool({ url, purpose, max, timeoutMs }: PoolOptions): Pool 
     const next = waiting.shift()
     if (next) next()
     else running--
+  }
+
+  /** What is under way there may finish. */
+  function leaveReadOnly() {
+    if (!readOnly || performance.now() - openedAtMs < readOnlyRetryMs) return
+    const left = sql
+    sql = open()
+    left.end({ timeout: 1 }).catch(() => {})
   }
 
   /** A connection that does not even answer that its statement took too long: all are replaced. */
@@ -102,6 +128,7 @@ export function createPool({ url, purpose, max, timeoutMs }: PoolOptions): Pool 
         try {
           // Whoever has given up meanwhile must not be acted for.
           if (late) throw new Unavailable('too late')
+          leaveReadOnly()
           used = sql
           startedAtMs = performance.now()
           return await Promise.race([work(used), lateness])
@@ -112,7 +139,9 @@ export function createPool({ url, purpose, max, timeoutMs }: PoolOptions): Pool 
       try {
         return await Promise.race([attempt(), lateness])
       } catch (error) {
-        if (used && (error as { code?: unknown }).code === 'CONNECT_TIMEOUT') replace(used)
+        const { code } = error as { code?: unknown }
+        if (used && code === 'CONNECT_TIMEOUT') replace(used)
+        if (used === sql && code === readOnlyFault) readOnly = true
         throw isServersFault(error) ? new Unavailable(`Postgres (${purpose}): ${describe(error)}`) : error
       } finally {
         clearTimeout(timer)

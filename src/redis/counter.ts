@@ -37,7 +37,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
       found = createShard({
         scripts,
         lastCounts,
-        groupOf: cluster ? (keyId) => slotOf(keyId) : () => 0,
+        groupOf: cluster ? (keyId) => keyId : () => '',
         isConnected: () => client.status === 'ready',
         // A cluster's client replaces the connections of its nodes by itself.
         reconnect() {

@@ -2,9 +2,10 @@
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import type { Cluster, Redis } from 'ioredis'
+import { minuteOf } from '../rules/window.ts'
 
 export interface Scripts {
-  /** sql/hit.lua for these API keys. */
+  /** sql/hit.lua for these API keys; in a cluster for one. */
   hit(keyIds: string[], hits: number[]): Promise<number[]>
   ping(): Promise<unknown>
   /** sql/raise-version.lua. */
@@ -13,6 +14,7 @@ export interface Scripts {
 
 type Commands = {
   latchkeyHit(...args: (string | number)[]): Promise<number[]>
+  latchkeyCount(key: string, minute: number, hits: number): Promise<number[]>
   latchkeyRaise(key: string, version: number, ttlS: number): Promise<number>
 }
 
@@ -21,13 +23,44 @@ const source = (name: string) => readFileSync(fileURLToPath(import.meta.resolve(
 /** Where a key's version is; its counters have the minute in place of the v. The id is the hash tag. */
 export const versionKey = (keyId: string) => `rl:{${keyId}}:v`
 
+/** What Redis says of a script in a slot that it is moving to another node, where one of the script's keys is there already. */
+const isApart = (error: unknown) => /\bnon local key\b/.test((error as Error).message)
+
 export function loadScripts(client: Redis | Cluster): Scripts {
   client.defineCommand('latchkeyHit', { lua: source('hit.lua') })
+  client.defineCommand('latchkeyCount', { lua: source('count.lua'), numberOfKeys: 1 })
   client.defineCommand('latchkeyRaise', { lua: source('raise-version.lua'), numberOfKeys: 1 })
   const commands = client as unknown as Commands
+
+  /**
+   * Counter and version by a call of their own each. Not in one moment, which nobody needs: both come after the request, and a
+   * version is raised before its change is answered.
+   */
+  async function hitApart(keyId: string, hits: number, minute: number, again = true): Promise<number[]> {
+    const [[seconds, micros, count], version] = await Promise.all([
+      commands.latchkeyCount(`rl:{${keyId}}:${minute}`, minute, hits),
+      client.get(versionKey(keyId)).then(versionOf, () => unreadable),
+    ])
+    if (count !== undefined) return [seconds!, micros!, count, version]
+    if (!again) throw new Error('the nodes of the cluster are in different minutes')
+    return hitApart(keyId, hits, minuteOf(seconds! * 1000), false)
+  }
+
   return {
     ping: () => client.ping(),
-    hit: (keyIds, hits) => commands.latchkeyHit(keyIds.length, ...keyIds.map(versionKey), ...hits),
+    hit: (keyIds, hits) =>
+      commands.latchkeyHit(keyIds.length, ...keyIds.map(versionKey), ...hits).catch((error) => {
+        if (!isApart(error) || keyIds.length > 1) throw error
+        return hitApart(keyIds[0]!, hits[0]!, minuteOf(Date.now()))
+      }),
     raiseVersion: (keyId, version, ttlS) => commands.latchkeyRaise(versionKey(keyId), version, ttlS),
   }
+}
+
+const unreadable = -1
+
+/** As sql/hit.lua reads it. */
+function versionOf(text: string | null): number {
+  if (text === null) return 0
+  return /^\d{1,10}$/.test(text) ? Number(text) : unreadable
 }

@@ -1,7 +1,7 @@
 /**
  * Counting on one Redis server: the whole store, or one node of a cluster.
  *
- * Hits are gathered for a turn of the event loop and go as one call of sql/hit.lua (in a cluster one for each slot, which the
+ * Hits are gathered for a turn of the event loop and go as one call of sql/hit.lua (in a cluster one for each API key, which the
  * client sends together). A call that is not answered in time is not repeated (it may have run): its hits are counted by this
  * instance instead, from the last count seen, and nothing more is sent until a probe is answered.
  */
@@ -17,8 +17,8 @@ export type Mode = 'shared' | 'local'
 export interface ShardOptions {
   scripts: Scripts
   lastCounts: MinuteCounts
-  /** Which calls hits on a key may share: the key's slot in a cluster. */
-  groupOf: (keyId: string) => number
+  /** Which calls hits on a key may share: in a cluster only those on the same, since a slot may be on its way, key by key. */
+  groupOf: (keyId: string) => string
   isConnected: () => boolean
   /** Replaces the connection: it has been silent for too long. */
   reconnect: () => void
@@ -51,7 +51,7 @@ export function createShard(options: ShardOptions): Shard {
   const { scripts, lastCounts, groupOf, isConnected, reconnect, onMode, onBatch, now } = options
   let mode: Mode = 'shared'
   /** Calls being filled, by group, and those that have no room left. */
-  let gathered = new Map<number, Hits>()
+  let gathered = new Map<string, Hits>()
   let full: Hits[] = []
   let waiting = 0
   let turnsUnderWay = 0

@@ -39,10 +39,13 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     done()
   })
 
-  /** Uses that are not yet in Postgres count: this very request is one. */
-  const shown = (key: StoredKey) => {
-    const pending = usage.pending(key.id)
-    return keyBody(pending === null ? key : { ...key, lastUsedAt: Math.max(pending, key.lastUsedAt ?? 0) })
+  /** Uses that are not yet in Postgres when the key is read count: this very request is one. To be called before the reading. */
+  const overlay = () => {
+    const pendingOf = usage.pending()
+    return (key: StoredKey) => {
+      const pending = pendingOf(key.id)
+      return keyBody(pending === null ? key : { ...key, lastUsedAt: Math.max(pending, key.lastUsedAt ?? 0) })
+    }
   }
 
   app.post(
@@ -61,7 +64,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
         .code(201)
         .header('location', `/v1/keys/${created.key.id}`)
         .header('cache-control', 'no-store')
-        .send({ ...shown(created.key), plain_key: token })
+        .send({ ...keyBody(created.key), plain_key: token })
     },
   )
 
@@ -78,6 +81,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
       const { limit: limitText, starting_after, status } = request.query
       const limit = limitText === undefined ? listLimitMax : Number(limitText)
       const page = { limit: limit + 1, startingAfter: starting_after, status }
+      const shown = overlay()
       const found = await keys.list(request.caller!.userId, page)
       if (found === null) throw notFound('starting_after')
       const data = found.slice(0, limit).map(shown)
@@ -90,6 +94,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     '/v1/keys/:id',
     { schema: { params: KeyParams, response: { 200: Key, ...errors } } },
     async (request) => {
+      const shown = overlay()
       const key = await keys.get(request.params.id, request.caller!.userId)
       if (key === null) throw notFound()
       return shown(key)
@@ -108,6 +113,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
         ...(expires_at !== undefined && { expiresAt: expires_at }),
       }
       const { id } = request.params
+      const shown = overlay()
       const changed = await keys.change(id, request.caller!.userId, change, actorOf(request, keyPrefix))
       if (!changed.ok) {
         if (changed.reason === 'caller_unusable') throw await refused(changed, request, reply)
@@ -123,6 +129,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     { schema: { params: KeyParams, response: { 200: Key, ...errors } }, onRequest: ignoreBody },
     async (request, reply) => {
       const actor = actorOf(request, keyPrefix)
+      const shown = overlay()
       const revoked = await keys.revoke(request.params.id, request.caller!.userId, actor)
       if (!revoked.ok) throw revoked.reason === 'absent' ? notFound() : await refused(revoked, request, reply)
       // Also when it was revoked before: that answer may have been lost before the change held everywhere.

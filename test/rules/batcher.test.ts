@@ -198,3 +198,19 @@ t.test('drained means that nothing waits and nothing is under way', async (t) =>
   t.equal(drained, 2)
   await batcher.drained()
 })
+
+t.test('of a batch without an answer each item is given up at its own time', async (t) => {
+  const timeoutMs = 200
+  const { batcher, batches } = byHand({ inFlightMax: 1, timeoutMs })
+  const first = ended(batcher.add(1))
+  await nextTurn()
+  const [early, earlyMs] = [ended(batcher.add(2)), performance.now()]
+  await pause(timeoutMs / 2)
+  const [late, lateMs] = [ended(batcher.add(3)), performance.now()]
+  batches[0]!.answer()
+  await first
+  t.ok(isUnavailable(await early))
+  t.ok(performance.now() - earlyMs < 1.5 * timeoutMs)
+  t.ok(isUnavailable(await Promise.race([late, pause(10 * timeoutMs, 'never')])))
+  t.ok(performance.now() - lateMs < 1.5 * timeoutMs)
+})

@@ -1,0 +1,13 @@
+-- Counts hits of one API key, where sql/hit.lua cannot: while a cluster moves its slot, only a call on a single key is certain
+-- to reach the node that has it.
+--
+-- KEYS[1]  rl:{<key id>}:<minute>
+-- ARGV[1]  that minute, as the caller has it
+-- ARGV[2]  hits to add
+-- Answers  { seconds, microseconds, count }, without the count where it is another minute here: then nothing was counted
+
+local now = redis.call('time')
+if math.floor(tonumber(now[1]) / 60) ~= tonumber(ARGV[1]) then return { tonumber(now[1]), tonumber(now[2]) } end
+local count = redis.call('incrby', KEYS[1], tonumber(ARGV[2]))
+redis.call('expire', KEYS[1], 120)
+return { tonumber(now[1]), tonumber(now[2]), count }
