@@ -1,7 +1,8 @@
-/** Where things lie, seen from the compiled files in dist/bench. */
+/** Where things lie, seen from the sources and from the compiled files in dist/bench alike. */
 import { fileURLToPath } from 'node:url'
 
-const fromRoot = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url))
+const root = new URL('..', import.meta.resolve('#sql/hit.lua'))
+const fromRoot = (path: string) => fileURLToPath(new URL(path, root))
 
 export const latchkeyCli = fromRoot('dist/src/cli.js')
 export const probe = new URL('probe.js', import.meta.url).href
