@@ -69,18 +69,28 @@ export default fp<ErrorsOptions>(
     }
 
     app.addHook('onRequest', (request, reply, done) => {
-      reply.header('x-request-id', request.id)
-      if (hasOneHost(request)) return done()
-      reply.header('connection', 'close')
-      done(new ApiError('bad_request', { message: 'An HTTP/1.1 request needs exactly one Host header.' }))
+      inTurn(request, reply, () => {
+        reply.header('x-request-id', request.id)
+        // Node drops what is left of a piece behind an offer to upgrade, and would then read on in the middle of a request.
+        if (request.raw.headers.upgrade !== undefined) reply.header('connection', 'close')
+        const message = faultOfFraming(request)
+        if (message === null) return done()
+        reply.header('connection', 'close')
+        done(new ApiError('bad_request', { message }))
+      })
     })
     app.setErrorHandler<FastifyError>((error, request, reply) =>
       send(toApiError(error, redact), request, reply),
     )
-    // Else Node itself answers a request without Host, with nothing in it.
-    Object.assign(app.server, { requireHostHeader: false })
+    // Else Node itself answers a request without Host, with nothing in it, and hides the headers behind the 1000th: a second
+    // Host or Authorization among them. Their size bounds them.
+    Object.assign(app.server, { requireHostHeader: false, maxHeadersCount: 0 })
     app.server.removeAllListeners('clientError')
+    const refused = new WeakSet<Socket>()
     app.server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
+      // The parser tells of the same fault again with each piece that still comes.
+      if (refused.has(socket) && error.code !== 'ECONNRESET') return
+      refused.add(socket)
       answerClientError(error, socket, options)
     })
     // This is no proxy (RFC 9110, 9.3.6); Node would end the connection without a word.
@@ -92,6 +102,34 @@ export default fp<ErrorsOptions>(
   },
   { name: 'errors' },
 )
+
+/**
+ * Requests of one connection run one after the other, and none behind an answer that ends it (RFC 9112, 9.3.2 and 9.6): Node
+ * hands over whatever has arrived. A response that waits for those before it has no socket; after the last one it never gets it.
+ */
+function inTurn({ raw }: FastifyRequest, reply: FastifyReply, run: () => void) {
+  // The answer before it has left already, and was the last.
+  if (raw.socket.writableEnded) return
+  if (reply.raw.socket !== null) return run()
+  // What comes behind is not read meanwhile, or it would be a queue without a bound.
+  raw.socket.pause()
+  reply.raw.once('socket', () => {
+    raw.socket.resume()
+    run()
+  })
+}
+
+/** What makes it doubtful where a request is meant for, or where it ends; Node takes these. */
+function faultOfFraming(request: FastifyRequest): string | null {
+  const { headers, httpVersion } = request.raw
+  if (!hasOneHost(request)) return 'An HTTP/1.1 request needs exactly one Host header.'
+  if (httpVersion !== '1.1' && httpVersion !== '1.0') return 'The version is neither HTTP/1.1 nor HTTP/1.0.'
+  const coding = headers['transfer-encoding']
+  if (coding === undefined) return null
+  // RFC 9112, 6.1: another coding is not known here, and in HTTP/1.0 there is none.
+  if (httpVersion === '1.1' && coding.toLowerCase() === 'chunked') return null
+  return 'The only Transfer-Encoding is chunked, and only in HTTP/1.1.'
+}
 
 /** RFC 9112, 3.2: a request without Host, or with two, is a 400. Node looks for the first case only. */
 function hasOneHost({ raw }: FastifyRequest): boolean {
@@ -149,6 +187,9 @@ function failBody(request: IncomingMessage, code: ErrorCode, cause: Error) {
   request.on('newListener', function give(event) {
     if (event !== 'error') return
     request.off('newListener', give)
-    process.nextTick(() => request.emit('error', error))
+    process.nextTick(() => {
+      // Who began to read may have stopped again: nobody would hear it, which ends the process.
+      if (request.listenerCount('error') > 0) request.emit('error', error)
+    })
   })
 }

@@ -7,6 +7,7 @@ import { runMigrate } from './commands/migrate.ts'
 import { serve } from './commands/serve.ts'
 import { usersCreate, usersDelete, usersList } from './commands/users.ts'
 import { readConfig } from './config.ts'
+import { redactKeys } from './rules/token.ts'
 import { version } from './version.ts'
 
 const usage = `latchkey ${version}
@@ -83,6 +84,7 @@ async function main() {
 }
 
 main().catch((error: Error) => {
-  process.stderr.write(`latchkey: ${error.message.replaceAll(/\s*\n\s*/g, '; ')}\n`)
+  // A key may be where an id or a command belongs.
+  process.stderr.write(`latchkey: ${redactKeys(error.message).replaceAll(/\s*\n\s*/g, '; ')}\n`)
   process.exit(1)
 })

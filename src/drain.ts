@@ -3,44 +3,56 @@
  * everything is taken and each answer ends its connection; then, with the listener closed, what is under way is answered.
  */
 import type { Server, ServerResponse } from 'node:http'
-import type { Socket } from 'node:net'
+import { type Socket, Server as TcpServer } from 'node:net'
 
 export interface Drain {
   /** From now on each answer tells its client that the connection ends with it (RFC 9112, 9.6). */
   start(): void
-  /** The listener closes: ends idle connections, and after a while those whose request is still not whole. Until `stop`. */
-  finish(): void
-  stop(): void
+  /** Closes the listener. Resolves when every connection has ended: answered, idle, or for too long without a whole request. */
+  finish(): Promise<void>
 }
 
-/** A busy keep-alive connection is idle only for moments: looked for this often. */
-const everyMs = 20
+const lookEveryMs = 20
+/** For the first bytes of a connection just made: its request may be on the way, which Node's own closing of idle ones ignores. */
+const firstBytesMs = 300
 /** For a request that has begun to arrive. Shorter than the time limit of requests: a stop is to take under 10 s. */
 const arrivalMaxMs = 4000
 
 /** The response that is due next on a connection; Node does not tell otherwise. */
 type Connection = Socket & { _httpMessage?: ServerResponse | null }
 
+interface State {
+  madeAtMs: number
+  /** What had been read when it last had no request; more means that one is arriving. */
+  readAtRest: number
+}
+
 export function createDrain(server: Server): Drain {
-  const connections = new Set<Connection>()
-  let timer: NodeJS.Timeout | undefined
+  const connections = new Map<Connection, State>()
   server.on('connection', (connection: Connection) => {
-    connections.add(connection)
+    connections.set(connection, { madeAtMs: performance.now(), readAtRest: 0 })
     connection.once('close', () => connections.delete(connection))
   })
 
-  function finishFrom(startMs: number) {
-    server.closeIdleConnections()
-    if (performance.now() - startMs < arrivalMaxMs) return
-    for (const connection of connections) {
-      if (!connection._httpMessage?.req.complete) connection.destroy()
+  /** Nothing is due on it and nothing arrives. */
+  function isIdle(connection: Connection, { madeAtMs, readAtRest }: State) {
+    if (connection._httpMessage || connection.bytesRead > readAtRest) return false
+    return readAtRest > 0 || performance.now() - madeAtMs > firstBytesMs
+  }
+
+  function endSome(late: boolean) {
+    for (const [connection, state] of connections) {
+      const due = connection._httpMessage
+      if (isIdle(connection, state) || (late && !due?.req.complete)) connection.destroy()
     }
   }
 
   return {
     start() {
-      for (const { _httpMessage: due } of connections) {
+      for (const [connection, state] of connections) {
+        const due = connection._httpMessage
         if (due && !due.headersSent) due.setHeader('connection', 'close')
+        if (!due) state.readAtRest = connection.bytesRead
       }
       server.prependListener('request', (_request, response) => {
         response.setHeader('connection', 'close')
@@ -48,8 +60,16 @@ export function createDrain(server: Server): Drain {
     },
     finish() {
       const startMs = performance.now()
-      timer = setInterval(() => finishFrom(startMs), everyMs)
+      const look = () => endSome(performance.now() - startMs > arrivalMaxMs)
+      const looking = setInterval(look, lookEveryMs)
+      return new Promise((resolve) => {
+        // The listener's part of closing alone: an HTTP server would end what it takes for idle connections at once.
+        TcpServer.prototype.close.call(server, () => {
+          clearInterval(looking)
+          resolve()
+        })
+        look()
+      })
     },
-    stop: () => clearInterval(timer),
   }
 }

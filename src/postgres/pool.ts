@@ -25,6 +25,8 @@ export type Query = postgres.ISql
 export interface Pool {
   /** Runs the work, statement by statement: there are no transactions here (see sql/migrations/003). Rejects with Unavailable when the server is away or too slow. */
   run<T>(work: (sql: Query) => Promise<T>): Promise<T>
+  /** Whether the server takes no writes, as far as it has said: a standby, which may not have what was committed elsewhere. */
+  readonly isReadOnly: boolean
   /** Lets what is under way finish, for at most a second. */
   close(): Promise<void>
 }
@@ -94,10 +96,9 @@ export function createPool({ url, purpose, max, timeoutMs }: PoolOptions): Pool 
     else running--
   }
 
-  /** What is under way there may finish. */
-  function leaveReadOnly() {
-    if (!readOnly || performance.now() - openedAtMs < readOnlyRetryMs) return
-    const left = sql
+  /** For new connections, while what is under way on the old ones may finish. */
+  function renew(left: Sql) {
+    if (left !== sql) return
     sql = open()
     left.end({ timeout: 1 }).catch(() => {})
   }
@@ -128,7 +129,7 @@ export function createPool({ url, purpose, max, timeoutMs }: PoolOptions): Pool 
         try {
           // Whoever has given up meanwhile must not be acted for.
           if (late) throw new Unavailable('too late')
-          leaveReadOnly()
+          if (readOnly && performance.now() - openedAtMs > readOnlyRetryMs) renew(sql)
           used = sql
           startedAtMs = performance.now()
           return await Promise.race([work(used), lateness])
@@ -142,10 +143,15 @@ export function createPool({ url, purpose, max, timeoutMs }: PoolOptions): Pool 
         const { code } = error as { code?: unknown }
         if (used && code === 'CONNECT_TIMEOUT') replace(used)
         if (used === sql && code === readOnlyFault) readOnly = true
+        // postgres.js 3.4 keeps what the server said of the connection's end for whoever is the first to use it again.
+        if (used && code === 'CONNECTION_CLOSED') renew(used)
         throw isServersFault(error) ? new Unavailable(`Postgres (${purpose}): ${describe(error)}`) : error
       } finally {
         clearTimeout(timer)
       }
+    },
+    get isReadOnly() {
+      return readOnly
     },
     close: () => sql.end({ timeout: 1 }),
   }

@@ -39,6 +39,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
         lastCounts,
         groupOf: cluster ? (keyId) => keyId : () => '',
         isConnected: () => client.status === 'ready',
+        locate: () => cluster?.refreshSlotsCache(),
         // A cluster's client replaces the connections of its nodes by itself.
         reconnect() {
           if (!cluster) client.disconnect(true)

@@ -20,6 +20,8 @@ export interface ShardOptions {
   /** Which calls hits on a key may share: in a cluster only those on the same, since a slot may be on its way, key by key. */
   groupOf: (keyId: string) => string
   isConnected: () => boolean
+  /** Asks where the keys are: after a failover they are elsewhere, and a node that is silent does not say so. */
+  locate: () => void
   /** Replaces the connection: it has been silent for too long. */
   reconnect: () => void
   onMode: (mode: Mode, reason: string) => void
@@ -48,7 +50,7 @@ const probeEveryMs = 200
 const staleAfterMs = 1000
 
 export function createShard(options: ShardOptions): Shard {
-  const { scripts, lastCounts, groupOf, isConnected, reconnect, onMode, onBatch, now } = options
+  const { scripts, lastCounts, groupOf, isConnected, locate, reconnect, onMode, onBatch, now } = options
   let mode: Mode = 'shared'
   /** Calls being filled, by group, and those that have no room left. */
   let gathered = new Map<string, Hits>()
@@ -162,6 +164,7 @@ export function createShard(options: ShardOptions): Shard {
         if (!(error instanceof Unavailable) && !isReplica) answeredAtMs = performance.now()
       }
       if (closed) return
+      locate()
       if (performance.now() - answeredAtMs > staleAfterMs) {
         answeredAtMs = performance.now()
         reconnect()

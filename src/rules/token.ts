@@ -62,13 +62,13 @@ export const hashSecretId = (hashSecret: string): string =>
 
 /**
  * Takes everything that looks like one of our keys out of a text that is to be kept, such as a path; also where some of its
- * characters are percent-encoded.
+ * characters are percent-encoded, once or, by a proxy in front, again and again (`%255f`).
  */
 export function redactTokens(text: string, prefix: string): string {
   let pattern = patterns.get(prefix)
   if (pattern === undefined) {
     const begin = [...`${prefix}_`].map(orEncoded).join('')
-    pattern = new RegExp(`${begin}(?:[0-9A-Za-z_]|%[0-9A-Fa-f]{2}){6,}`, 'g')
+    pattern = new RegExp(`${begin}(?:[0-9A-Za-z_]|%(?:25)*[0-9A-Fa-f]{2}){6,}`, 'g')
     patterns.set(prefix, pattern)
   }
   return text.replaceAll(pattern, `${prefix}_[redacted]`)
@@ -76,7 +76,15 @@ export function redactTokens(text: string, prefix: string): string {
 
 const patterns = new Map<string, RegExp>()
 
+const ofAnyPrefix = new RegExp(
+  `[A-Za-z][0-9A-Za-z]{1,15}_[0-9A-Za-z]{${randomLength + checksumLength}}(?![0-9A-Za-z])`,
+  'g',
+)
+
+/** The same where it is not known what the prefix is: before the configuration has been read. */
+export const redactKeys = (text: string): string => text.replaceAll(ofAnyPrefix, '[redacted key]')
+
 function orEncoded(character: string): string {
   const hex = character.charCodeAt(0).toString(16)
-  return `(?:${character}|%${hex.replaceAll(/[a-f]/g, (digit) => `[${digit}${digit.toUpperCase()}]`)})`
+  return `(?:${character}|%(?:25)*${hex.replaceAll(/[a-f]/g, (digit) => `[${digit}${digit.toUpperCase()}]`)})`
 }
