@@ -7,11 +7,18 @@ export interface Backend {
   readyPort?: number
 }
 
+export interface ProxyRules {
+  /** A request with this header is answered 403 by the proxy itself. In small letters. */
+  refusedHeader?: string
+  /** Bodies go on as they arrive, and not when they are whole; HAProxy always does that. */
+  streamed?: boolean
+}
+
 export interface ProxyKind {
   name: 'nginx' | 'haproxy'
   /** What to start it with; its configuration is in `file`, `folder` is its own. */
   args(file: string, folder: string): string[]
-  config(port: number, backends: readonly Backend[]): string
+  config(port: number, backends: readonly Backend[], rules?: ProxyRules): string
 }
 
 const check = ({ readyPort }: Backend) =>
@@ -23,7 +30,7 @@ export const proxyKinds: readonly ProxyKind[] = [
     name: 'nginx',
     args: (file, folder) => ['-e', 'stderr', '-p', folder, '-c', file],
     // It asks nobody whether he is ready: an instance that refuses a connection is left alone for a second.
-    config: (port, backends) => `
+    config: (port, backends, { refusedHeader, streamed = false } = {}) => `
 daemon off;
 worker_processes 1;
 pid nginx.pid;
@@ -41,6 +48,8 @@ http {
   }
   server {
     listen 127.0.0.1:${port};
+    ${refusedHeader ? `if ($http_${refusedHeader.replaceAll('-', '_')}) { return 403; }` : ''}
+    proxy_request_buffering ${streamed ? 'off' : 'on'};
     location / { proxy_pass http://latchkey; proxy_http_version 1.1; proxy_set_header Connection ""; }
   }
 }
@@ -49,7 +58,7 @@ http {
   {
     name: 'haproxy',
     args: (file) => ['-db', '-f', file],
-    config: (port, backends) => `
+    config: (port, backends, { refusedHeader } = {}) => `
 global
   nbthread 1
 defaults
@@ -59,7 +68,7 @@ defaults
   timeout server 30s
 frontend public
   bind 127.0.0.1:${port}
-  default_backend latchkey
+${refusedHeader ? `  http-request deny deny_status 403 if { req.hdr(${refusedHeader}) -m found }\n` : ''}  default_backend latchkey
 backend latchkey
   http-reuse always
   option httpchk GET /readyz

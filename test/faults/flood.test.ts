@@ -89,9 +89,10 @@ t.test('a flood of unknown keys', async (t) => {
   const [all] = await sql`select count(*)::int as entries from audit_log where event = 'auth.refused'`
   t.ok(all!.entries >= after.refused, `${after.refused} refused, ${all!.entries} kept`)
 
+  // A heap that has just been filled has not been collected yet: only a long run says something of memory.
   const half = Math.floor(rssMb.length / 2)
   const [early, late] = [quantile(rssMb.slice(0, half), 0.5), quantile(rssMb.slice(half), 0.5)]
-  t.ok(late < early * 1.1, `RSS ${early} MB in the first half, ${late} MB in the second`)
+  if (soaking) t.ok(late < early * 1.1, `RSS ${early} MB in the first half, ${late} MB in the second`)
   const answered = (before: number, after: number) => Math.round((after - before) / seconds)
   recordFigure(
     'flood',

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { type Backend, proxyKinds } from '../../bench/servers/proxy-kinds.ts'
+import { type Backend, type ProxyRules, proxyKinds } from '../../bench/servers/proxy-kinds.ts'
 import { until } from '../process/until.ts'
 import { makeTemporaryFolder, removeTemporaryFolder } from './folders.ts'
 import { enter, strike } from './ledger.ts'
@@ -20,6 +20,7 @@ export async function startLoadBalancer(
   t: Test,
   name: 'nginx' | 'haproxy',
   backends: readonly Backend[],
+  rules: ProxyRules = {},
 ): Promise<LoadBalancer | null> {
   if (spawnSync(name, ['-v']).status !== 0) {
     t.pass(`behind ${name}`, { skip: `there is no ${name} on this machine` })
@@ -29,7 +30,7 @@ export async function startLoadBalancer(
   const port = await freePort()
   const folder = await makeTemporaryFolder(name)
   const file = join(folder, 'config')
-  await writeFile(file, kind.config(port, backends))
+  await writeFile(file, kind.config(port, backends, rules))
   const child = spawn(name, kind.args(file, folder), { stdio: ['ignore', 'ignore', 'pipe'] })
   enter(child.pid!, folder, file)
   let said = ''

@@ -21,15 +21,16 @@ export interface TcpProxy {
   refuse(): void
   /** No delay, what was held goes on, new connections are taken. */
   heal(): Promise<void>
+  /** New connections lead there, as after a failover; those that are open stay where they are. */
+  retarget(target: string | number): void
 }
 
 const usualPorts: Record<string, number> = { 'redis:': 6379, 'postgres:': 5432, 'postgresql:': 5432 }
 
 export async function startTcpProxy(t: Test, target: string | number): Promise<TcpProxy> {
-  const url = new URL(typeof target === 'number' ? `tcp://127.0.0.1:${target}` : target)
-  const host = url.hostname.replace(/^\[|\]$/g, '')
-  const targetPort = Number(url.port || usualPorts[url.protocol])
-  const dial = () => connect({ host, port: targetPort, noDelay: true, allowHalfOpen: true })
+  const url = urlOf(target)
+  let far = addressOf(url)
+  const dial = () => connect({ ...far, noDelay: true, allowHalfOpen: true })
   const links = new Set<Link>()
   let delayMs = 0
   let holding = false
@@ -78,5 +79,16 @@ export async function startTcpProxy(t: Test, target: string | number): Promise<T
       for (const link of links) link.release()
       if (!server.listening) await listen()
     },
+    retarget(target) {
+      far = addressOf(urlOf(target))
+    },
   }
 }
+
+const urlOf = (target: string | number) =>
+  new URL(typeof target === 'number' ? `tcp://127.0.0.1:${target}` : target)
+
+const addressOf = ({ hostname, port, protocol }: URL) => ({
+  host: hostname.replace(/^\[|\]$/g, ''),
+  port: Number(port || usualPorts[protocol]),
+})
