@@ -1,11 +1,7 @@
 #!/usr/bin/env node
 /** The command line. A fault is one plain line on stderr and exit code 1; `--json` makes the answer one JSON value. */
 import { parseArgs } from 'node:util'
-import { auditFind, auditList } from './commands/audit.ts'
-import { keysCreate, keysList, keysRehashStatus, keysRevoke } from './commands/keys.ts'
-import { runMigrate } from './commands/migrate.ts'
-import { serve } from './commands/serve.ts'
-import { usersCreate, usersDelete, usersList } from './commands/users.ts'
+import type { Command } from './commands/command.ts'
 import { readConfig } from './config.ts'
 import { redactKeys } from './rules/token.ts'
 import { version } from './version.ts'
@@ -28,18 +24,19 @@ const usage = `latchkey ${version}
   TIME is Unix seconds, an ISO 8601 date, or an age such as 90s, 15m, 6h, 7d.
   Configuration is by environment variables: see docs/operations.md.`
 
-const commands = {
-  serve,
-  migrate: runMigrate,
-  'users create': usersCreate,
-  'users list': usersList,
-  'users delete': usersDelete,
-  'keys create': keysCreate,
-  'keys list': keysList,
-  'keys revoke': keysRevoke,
-  'keys rehash-status': keysRehashStatus,
-  'audit find': auditFind,
-  'audit list': auditList,
+/** Loaded when asked for: a command needs little of what the service needs. */
+const commands: Record<string, () => Promise<Command>> = {
+  serve: async () => (await import('./commands/serve.ts')).serve,
+  migrate: async () => (await import('./commands/migrate.ts')).runMigrate,
+  'users create': async () => (await import('./commands/users.ts')).usersCreate,
+  'users list': async () => (await import('./commands/users.ts')).usersList,
+  'users delete': async () => (await import('./commands/users.ts')).usersDelete,
+  'keys create': async () => (await import('./commands/keys.ts')).keysCreate,
+  'keys list': async () => (await import('./commands/keys.ts')).keysList,
+  'keys revoke': async () => (await import('./commands/keys.ts')).keysRevoke,
+  'keys rehash-status': async () => (await import('./commands/keys.ts')).keysRehashStatus,
+  'audit find': async () => (await import('./commands/audit.ts')).auditFind,
+  'audit list': async () => (await import('./commands/audit.ts')).auditList,
 }
 
 const options = {
@@ -66,7 +63,7 @@ async function main() {
   )
   if (name === undefined)
     throw new Error(`no such command: ${positionals.slice(0, 2).join(' ')}; see latchkey --help`)
-  const command = commands[name as keyof typeof commands]
+  const command = await commands[name]!()
   const words = positionals.slice(name.split(' ').length)
   for (const option of Object.keys(values)) {
     if (option !== 'json' && !(command.takes as readonly string[]).includes(option)) {

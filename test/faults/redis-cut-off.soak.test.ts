@@ -1,9 +1,9 @@
 // One instance cut off from a Redis that the other goes on using.
 import t from 'tap'
-import { chanceOf } from '../faults/redis-chance.ts'
-import { blackHoled } from '../faults/redis-faults.ts'
-import { startFleet } from '../faults/redis-fleet.ts'
-import { repeatedly } from '../faults/redis-repeatedly.ts'
+import { chanceOf } from './redis-chance.ts'
+import { blackHoled } from './redis-faults.ts'
+import { startFleet } from './redis-fleet.ts'
+import { repeatedly } from './redis-repeatedly.ts'
 
 const chance = chanceOf(t)
 const fleet = await startFleet(t, { networks: 1 })

@@ -1,8 +1,10 @@
 // A Redis Cluster whose masters have replicas: one master is lost, its replica takes over, and the instances go over to it.
 import t, { type Test } from 'tap'
-import { type Fleet, isDegraded, startFleet, untilShared } from '../faults/cluster-fleet.ts'
-import { untilFollowing, untilOk, untilTakenOver } from '../faults/cluster-state.ts'
-import { growthOf, switchMs } from '../faults/cluster-traffic.ts'
+import { until } from '../process/until.ts'
+import { recordFigure, scaled } from '../soak.ts'
+import { type Fleet, isDegraded, startFleet, untilShared } from './cluster-fleet.ts'
+import { untilFollowing, untilOk, untilTakenOver } from './cluster-state.ts'
+import { growthOf, switchMs } from './cluster-traffic.ts'
 import {
   expectServed,
   expectSwift,
@@ -10,9 +12,7 @@ import {
   makeLossKeys,
   spendAll,
   startLossTraffic,
-} from '../faults/node-loss.ts'
-import { until } from '../process/until.ts'
-import { recordFigure, scaled } from '../soak.ts'
+} from './node-loss.ts'
 
 const rounds = scaled(1, 20)
 const backMsMax = 2000
