@@ -18,7 +18,7 @@ import {
 } from './watched-change.ts'
 
 /** Of five changes each. */
-const stories = scaled(60, 2000)
+const stories = scaled(30, 2000)
 /** The user is deleted by a process of its own in some of them; the others do the same in this one. */
 const byCommandLine = scaled(2, 50)
 const storiesAtOnce = 8
