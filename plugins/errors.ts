@@ -69,15 +69,9 @@ export default fp<ErrorsOptions>(
     }
 
     app.addHook('onRequest', (request, reply, done) => {
-      inTurn(request, reply, () => {
-        reply.header('x-request-id', request.id)
-        // Node drops what is left of a piece behind an offer to upgrade, and would then read on in the middle of a request.
-        if (request.raw.headers.upgrade !== undefined) reply.header('connection', 'close')
-        const message = faultOfFraming(request)
-        if (message === null) return done()
-        reply.header('connection', 'close')
-        done(new ApiError('bad_request', { message }))
-      })
+      if (request.raw.socket.writableEnded) return // the answer before it has left already, and was the last
+      if (reply.raw.socket !== null) return begin(request, reply, done)
+      afterThoseBefore(request, reply, () => begin(request, reply, done))
     })
     app.setErrorHandler<FastifyError>((error, request, reply) =>
       send(toApiError(error, redact), request, reply),
@@ -107,10 +101,7 @@ export default fp<ErrorsOptions>(
  * Requests of one connection run one after the other, and none behind an answer that ends it (RFC 9112, 9.3.2 and 9.6): Node
  * hands over whatever has arrived. A response that waits for those before it has no socket; after the last one it never gets it.
  */
-function inTurn({ raw }: FastifyRequest, reply: FastifyReply, run: () => void) {
-  // The answer before it has left already, and was the last.
-  if (raw.socket.writableEnded) return
-  if (reply.raw.socket !== null) return run()
+function afterThoseBefore({ raw }: FastifyRequest, reply: FastifyReply, run: () => void) {
   // What comes behind is not read meanwhile, or it would be a queue without a bound.
   raw.socket.pause()
   reply.raw.once('socket', () => {
@@ -119,26 +110,42 @@ function inTurn({ raw }: FastifyRequest, reply: FastifyReply, run: () => void) {
   })
 }
 
-/** What makes it doubtful where a request is meant for, or where it ends; Node takes these. */
-function faultOfFraming(request: FastifyRequest): string | null {
-  const { headers, httpVersion } = request.raw
-  if (!hasOneHost(request)) return 'An HTTP/1.1 request needs exactly one Host header.'
-  if (httpVersion !== '1.1' && httpVersion !== '1.0') return 'The version is neither HTTP/1.1 nor HTTP/1.0.'
-  const coding = headers['transfer-encoding']
-  if (coding === undefined) return null
-  // RFC 9112, 6.1: another coding is not known here, and in HTTP/1.0 there is none.
-  if (httpVersion === '1.1' && coding.toLowerCase() === 'chunked') return null
-  return 'The only Transfer-Encoding is chunked, and only in HTTP/1.1.'
-}
-
-/** RFC 9112, 3.2: a request without Host, or with two, is a 400. Node looks for the first case only. */
-function hasOneHost({ raw }: FastifyRequest): boolean {
+/**
+ * Gives the request its id, and refuses one of which it is doubtful where it is meant for, or where it ends; Node takes these.
+ * Reads the raw list: Node would make its object of headers for each request that somebody asks it of.
+ */
+function begin({ id, raw }: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) {
+  const { rawHeaders, httpVersion } = raw
   let hosts = 0
-  for (let i = 0; i < raw.rawHeaders.length; i += 2) {
-    const name = raw.rawHeaders[i]!
-    if (name.length === 4 && name.toLowerCase() === 'host') hosts++
+  let upgrades = false
+  let framed = true
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const { length } = rawHeaders[i]!
+    if (length !== 4 && length !== 7 && length !== 17) continue
+    const name = rawHeaders[i]!.toLowerCase()
+    if (name === 'host') hosts++
+    else if (name === 'upgrade') upgrades = true
+    // RFC 9112, 6.1: another coding is not known here, and in HTTP/1.0 there is none.
+    else if (name === 'transfer-encoding')
+      framed &&= httpVersion === '1.1' && rawHeaders[i + 1]!.toLowerCase() === 'chunked'
   }
-  return hosts === 1 || (hosts === 0 && raw.httpVersion === '1.0')
+  reply.header('x-request-id', id)
+  // Node drops what is left of a piece behind an offer to upgrade, and would then read on in the middle of a request.
+  if (upgrades) reply.header('connection', 'close')
+  if (httpVersion !== '1.1' && httpVersion !== '1.0') {
+    return refuse('The version is neither HTTP/1.1 nor HTTP/1.0.')
+  }
+  // RFC 9112, 3.2: a request without Host, or with two, is a 400. Node looks for the first case only.
+  if (hosts !== 1 && (hosts > 0 || httpVersion === '1.1')) {
+    return refuse('An HTTP/1.1 request needs exactly one Host header.')
+  }
+  if (!framed) return refuse('The only Transfer-Encoding is chunked, and only in HTTP/1.1.')
+  done()
+
+  function refuse(message: string) {
+    reply.header('connection', 'close')
+    done(new ApiError('bad_request', { message }))
+  }
 }
 
 /** What Node knows of a connection and does not tell: the request being parsed, and the response due next. */

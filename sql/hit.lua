@@ -2,6 +2,7 @@
 --
 -- KEYS[i]  rl:{<key id>}:v  where the version of API key i is; its counter has the minute in place of the v
 -- ARGV[i]  hits to add to API key i (0 only probes)
+-- ARGV[n+1]  given in a cluster, where a call has one API key: its counter is read before it is raised
 -- Answers  { seconds, microseconds, count 1, version 1, count 2, version 2, ... }
 --          count: after adding; version: 0 where none is known, -1 where it cannot be read
 --
@@ -12,10 +13,9 @@ local minute = string.format('%d', math.floor(tonumber(now[1]) / 60))
 
 local function counterOf(name) return string.sub(name, 1, -2) .. minute end
 
--- In a cluster, where a call has one API key, its counter is read too, which nobody needs: while the slot moves, one of the two
--- may be at the other node, and a counter would begin anew here. Reading both fails then, before anything is counted
--- (src/redis/scripts.ts).
-local read = #KEYS == 1 and { KEYS[1], counterOf(KEYS[1]) } or KEYS
+-- Nobody needs what the counter was. But while a slot moves, version or counter may be at the other node, and a counter would
+-- begin anew here: reading both fails then, before anything is counted (src/redis/scripts.ts).
+local read = ARGV[#KEYS + 1] and { KEYS[1], counterOf(KEYS[1]) } or KEYS
 local versions = redis.call('mget', unpack(read))
 local answer = { tonumber(now[1]), tonumber(now[2]) }
 

@@ -1,7 +1,7 @@
 /** The scripts of sql/ as commands of a connection. ioredis sends the hash, and the text where Redis has forgotten it. */
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import type { Cluster, Redis } from 'ioredis'
+import { Cluster, type Redis } from 'ioredis'
 import { minuteOf } from '../rules/window.ts'
 
 export interface Scripts {
@@ -46,13 +46,19 @@ export function loadScripts(client: Redis | Cluster): Scripts {
     return hitApart(keyId, hits, minuteOf(seconds! * 1000), false)
   }
 
+  function hitInCluster(keyId: string, hits: number): Promise<number[]> {
+    return commands.latchkeyHit(1, versionKey(keyId), hits, 'cluster').catch((error) => {
+      if (!isApart(error)) throw error
+      return hitApart(keyId, hits, minuteOf(Date.now()))
+    })
+  }
+
   return {
     ping: () => client.ping(),
     hit: (keyIds, hits) =>
-      commands.latchkeyHit(keyIds.length, ...keyIds.map(versionKey), ...hits).catch((error) => {
-        if (!isApart(error) || keyIds.length > 1) throw error
-        return hitApart(keyIds[0]!, hits[0]!, minuteOf(Date.now()))
-      }),
+      client instanceof Cluster
+        ? hitInCluster(keyIds[0]!, hits[0]!)
+        : commands.latchkeyHit(keyIds.length, ...keyIds.map(versionKey), ...hits),
     raiseVersion: (keyId, version, ttlS) => commands.latchkeyRaise(versionKey(keyId), version, ttlS),
   }
 }
