@@ -57,6 +57,7 @@ export async function openService(
   })
   const { keys, audit, counter, hashSecret, vouchedMs, unvouchedMs, believedMs } = stores
   const { keyPrefix } = config
+  const secretId = hashSecretId(hashSecret)
 
   const cache = createKeyCache(cacheEntriesMax)
   const metrics = createMetrics({
@@ -93,7 +94,7 @@ export async function openService(
     timeoutMs: rehashTimeoutMs,
     onBatch: (size) => metrics.batch('rehash', size),
     async run(batch) {
-      await keys.rehash(batch, hashSecretId(hashSecret))
+      await keys.rehash(batch, secretId)
       return batch.map(() => undefined)
     },
   })

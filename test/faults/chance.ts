@@ -1,15 +1,26 @@
-// Random moments that can be had again: the seed is told, and taken from SEED.
+// Random moments that can be had again: the seed is told, and taken from SEED where that is set.
+import { randomInt } from 'node:crypto'
+import { setTimeout as pause } from 'node:timers/promises'
 import type { Test } from 'tap'
 
-/** A function that gives a number from 0 up to `below`. */
-export function chance(t: Test): (below: number) => number {
-  let state = Number(process.env.SEED) || Date.now() % 1_000_000_007
-  t.comment(`random moments by SEED=${state}`)
-  // mulberry32
-  return (below) => {
+export interface Chance {
+  /** From the lower bound up to the upper one, not including it. */
+  between(from: number, to: number): number
+  /** Waits for such a time, milliseconds. */
+  pause(fromMs: number, toMs: number): Promise<void>
+}
+
+export function chanceOf(t: Test): Chance {
+  const seed = Number(process.env.SEED ?? 0) || randomInt(1, 2 ** 31)
+  t.comment(`seed ${seed}: the same moments again with --test-env=SEED=${seed}`)
+  let state = seed
+  // mulberry32: 32 bits of state are plenty for choosing moments.
+  const next = () => {
     state = (state + 0x6d2b79f5) | 0
     let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
     mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
-    return (((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296) * below
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
   }
+  const between = (from: number, to: number) => from + next() * (to - from)
+  return { between, pause: (fromMs, toMs) => pause(between(fromMs, toMs)) }
 }

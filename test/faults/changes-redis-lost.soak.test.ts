@@ -5,7 +5,7 @@ import t from 'tap'
 import { until } from '../process/until.ts'
 import { startPrivateRedis } from '../services/index.ts'
 import { recordFigure, scaled } from '../soak.ts'
-import { chance } from './chance.ts'
+import { chanceOf } from './chance.ts'
 import { everyCounterExpires } from './expiring-counters.ts'
 import { type Change, changesOf, deletion, makePeople, removeUser, warm } from './key-changes.ts'
 import { type ThreeInstances, threeProcesses } from './three-instances.ts'
@@ -18,7 +18,7 @@ const atOnce = scaled(12, 40)
 
 const redis = await startPrivateRedis(t)
 if (redis !== null) {
-  const random = chance(t)
+  const chance = chanceOf(t)
   const three = await threeProcesses(t, redis, { env: { KEY_CACHE_SECONDS: String(cacheS) } })
 
   t.test('after FLUSHALL no instance acts on an old state for longer than copies are believed', async (t) => {
@@ -32,7 +32,7 @@ if (redis !== null) {
       })
       const watches = changes.map((change, i) => {
         // From at once to just before the copies are too old, each instance then hears of its key for the first time.
-        const restMs = random(cacheS * 1000)
+        const restMs = chance.between(0, cacheS * 1000)
         const rest = async () => {
           if (++answered === changes.length * three.urls.length) await three.redis.flushall().then(flushed)
           await forgotten
@@ -70,12 +70,12 @@ if (redis !== null) {
         const before = told.map((change, i) => watchChange(three, i, change, { rest, forMs: 1500 }))
         await until('they are answered', () => answered === told.length * three.urls.length)
         const during = others.flat().map(async (change, i) => {
-          await pause(random(300))
-          const restMs = i % 2 === 0 ? 0 : random(1500)
+          await pause(chance.between(0, 300))
+          const restMs = i % 2 === 0 ? 0 : chance.between(0, 1500)
           const rest = () => pause(restMs)
           return watchChange(three, i, change, { rest, everyMs: 50, forMs: 1500, busy: i % 3 === 0 })
         })
-        await pause(random(100))
+        await pause(chance.between(0, 100))
         await redis.kill()
         await redis.restart()
         await three.untilShared()

@@ -1,6 +1,6 @@
 // One instance cut off from a Redis that the other goes on using.
 import t from 'tap'
-import { chanceOf } from './redis-chance.ts'
+import { chanceOf } from './chance.ts'
 import { blackHoled } from './redis-faults.ts'
 import { startFleet } from './redis-fleet.ts'
 import { repeatedly } from './redis-repeatedly.ts'

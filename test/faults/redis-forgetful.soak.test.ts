@@ -1,6 +1,6 @@
 // Redis answers and does not do what it is there for: no memory left, scripts forgotten, everything forgotten.
 import t from 'tap'
-import { chanceOf } from './redis-chance.ts'
+import { chanceOf } from './chance.ts'
 import { allForgotten, outOfMemory, scriptsForgotten } from './redis-faults.ts'
 import { startFleet } from './redis-fleet.ts'
 import { repeatedly } from './redis-repeatedly.ts'

@@ -1,6 +1,6 @@
 // Redis gone: killed and away for a while, or restarted at once; empty when it comes back.
 import t from 'tap'
-import { chanceOf } from './redis-chance.ts'
+import { chanceOf } from './chance.ts'
 import { killed, restarted } from './redis-faults.ts'
 import { startFleet } from './redis-fleet.ts'
 import { repeatedly } from './redis-repeatedly.ts'

@@ -1,6 +1,6 @@
 // Redis silent: connections stay open and nothing comes back.
 import t from 'tap'
-import { chanceOf } from './redis-chance.ts'
+import { chanceOf } from './chance.ts'
 import { blackHoled, frozen } from './redis-faults.ts'
 import { startFleet } from './redis-fleet.ts'
 import { repeatedly } from './redis-repeatedly.ts'
