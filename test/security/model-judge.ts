@@ -72,10 +72,11 @@ function take(
   outcome: Expected,
   span: Span,
 ): void {
+  const counted = outcome.rated !== null || 'tooLate' in outcome
+  if (caller !== null && counted) caller.lastRequestS = span.toS
   if (caller !== null && outcome.rated !== null) {
     const { reset } = outcome.rated
     caller.counts.set(reset, (caller.counts.get(reset) ?? 0) + 1)
-    caller.lastRequestS = span.toS
     if (!('error' in outcome && outcome.error === 'rate_limit_exceeded')) caller.uses.set(command.on, span)
   }
   if ('created' in outcome) {

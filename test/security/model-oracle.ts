@@ -24,7 +24,8 @@ export interface Rated {
 }
 
 export type Expected = { rated: Rated | null } & (
-  | { error: Code; param: string }
+  /** Too late: it was counted before its key stopped working, and refused after. */
+  | { error: Code; param: string; tooLate?: true }
   | { verified: ModelKey }
   /** Wanted, not yet there. */
   | { created: { name: string; limit: number; expiresAt: number | null } }
@@ -46,7 +47,7 @@ export function expected(world: World, ask: Ask, { countedS, decidedS }: Times):
   const fault = json === undefined ? queryFault(ask) : bodyFault(json, command.does === 'create', countedS)
   if (fault !== null) return { rated, ...fault }
   const changes = ['create', 'patch', 'delete'].includes(command.does)
-  if (changes && statusOf(caller, decidedS) !== 'active') return unauthorized
+  if (changes && statusOf(caller, decidedS) !== 'active') return { ...unauthorized, tooLate: true }
 
   const notFound = { rated, error: 'not_found', param: 'id' } as const
   switch (command.does) {

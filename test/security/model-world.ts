@@ -14,7 +14,7 @@ export interface ModelKey {
   readonly counts: Map<number, number>
   /** The last admitted use on each instance, as far as its second is known. */
   readonly uses: Map<number, { fromS: number; toS: number }>
-  /** Of any request that was counted, also of those over the limit: whether that is a use is left open. */
+  /** Of any request that was counted, also of those over the limit or refused too late: whether that is a use is left open. */
   lastRequestS: number | null
 }
 
