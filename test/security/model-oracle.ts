@@ -23,8 +23,8 @@ export interface Rated {
   readonly reset: number
 }
 
+/** `tooLate`: counted before its key stopped working, and refused after. */
 export type Expected = { rated: Rated | null } & (
-  /** Too late: it was counted before its key stopped working, and refused after. */
   | { error: Code; param: string; tooLate?: true }
   | { verified: ModelKey }
   /** Wanted, not yet there. */
