@@ -45,6 +45,9 @@ const parserCodes: Record<string, ErrorCode> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 }
 
+/** Connections out of time that are ended in one turn of the event loop: thousands come at once, and others are waiting. */
+const lateAtOnce = 16
+
 function toApiError(error: FastifyError, redact?: ErrorsOptions['redact']): ApiError {
   if (error instanceof ApiError) return error
   // Whoever throws null or a string has said nothing that could be looked into.
@@ -81,12 +84,23 @@ export default fp<ErrorsOptions>(
     Object.assign(app.server, { requireHostHeader: false, maxHeadersCount: 0 })
     app.server.removeAllListeners('clientError')
     const refused = new WeakSet<Socket>()
-    app.server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
+    const late: Connection[] = []
+    app.server.on('clientError', (error: NodeJS.ErrnoException, socket: Connection) => {
       // The parser tells of the same fault again with each piece that still comes.
       if (refused.has(socket) && error.code !== 'ECONNRESET') return
       refused.add(socket)
-      answerClientError(error, socket, options)
+      if (error.code !== 'ERR_HTTP_REQUEST_TIMEOUT' || socket._httpMessage)
+        return answerClientError(error, socket, options)
+      if (late.push(socket) === 1) setImmediate(endSome, error)
     })
+    function endSome(error: Error) {
+      for (const socket of late.splice(0, lateAtOnce)) {
+        // Its headers have come after all, before it was its turn.
+        if (socket._httpMessage) refused.delete(socket)
+        else answerClientError(error, socket, options)
+      }
+      if (late.length > 0) setImmediate(endSome, error)
+    }
     // This is no proxy (RFC 9110, 9.3.6); Node would end the connection without a word.
     app.server.on('connect', (_request, socket: Socket) => {
       answerClientError(new Error('CONNECT'), socket, options)

@@ -28,6 +28,8 @@ const bodyMaxBytes = 16_384
 /** From the first byte to the end of the headers, and of the request, milliseconds. */
 const headersTimeoutMs = 10_000
 const requestTimeoutMs = 20_000
+/** How often it is looked for those out of time: the fewer are found together, the less others wait for their end. */
+const timeoutCheckMs = 250
 /** Longer than the usual 60 s of a load balancer, so that it is never us who closes a connection it is about to use. */
 const keepAliveTimeoutMs = 75_000
 
@@ -49,7 +51,11 @@ export function createApp(options: AppOptions): FastifyInstance {
     routerOptions: { maxParamLength: 65_536 },
     rewriteUrl: (request) => routable(request.url!),
     ajv,
-    http: { headersTimeout: headersTimeoutMs, connectionsCheckingInterval: 1000, requireHostHeader: false },
+    http: {
+      headersTimeout: headersTimeoutMs,
+      connectionsCheckingInterval: timeoutCheckMs,
+      requireHostHeader: false,
+    },
   })
 
   const redact = (text: string) => redactTokens(text, keyPrefix)

@@ -27,6 +27,25 @@ interface State {
   readAtRest: number
 }
 
+/** A turn of the event loop in which so little was done that nothing can have waited long for its acceptance, milliseconds. */
+const quietTurnMs = 0.3
+/** Not longer than this is such a turn waited for: on a busy machine there may be none. */
+const quietTurnMaxMs = 300
+
+/**
+ * Resolves where the listener has just taken what had come. The kernel resets connections that wait for that when it closes,
+ * and a proxy that has sent a PATCH on one must not send it again (RFC 9110, 9.2.2).
+ */
+async function justAccepted() {
+  const untilMs = performance.now() + quietTurnMaxMs
+  // Two in a row: before the first there may have been none in which connections were taken.
+  for (let quiet = 0; quiet < 2 && performance.now() < untilMs; ) {
+    const startMs = performance.now()
+    await new Promise(setImmediate)
+    quiet = performance.now() - startMs < quietTurnMs ? quiet + 1 : 0
+  }
+}
+
 export function createDrain(server: Server): Drain {
   const connections = new Map<Connection, State>()
   server.on('connection', (connection: Connection) => {
@@ -58,7 +77,8 @@ export function createDrain(server: Server): Drain {
         response.setHeader('connection', 'close')
       })
     },
-    finish() {
+    async finish() {
+      await justAccepted()
       const startMs = performance.now()
       const look = () => endSome(performance.now() - startMs > arrivalMaxMs)
       const looking = setInterval(look, lookEveryMs)

@@ -35,14 +35,20 @@ t.test('headers that are too large are a 431', async (t) => {
   t.match(envelopeOf(answer!.body), { type: 'invalid_request_error', code: 'headers_too_large', param: '' })
 })
 
-t.test('a request that does not arrive whole in time is a 408', async (t) => {
-  const { app } = otherApp(t, {
+t.test('requests that do not arrive whole in time are each told 408, however many at once', async (t) => {
+  const { app, told } = otherApp(t, {
     requestTimeout: 300,
     http: { headersTimeout: 200, connectionsCheckingInterval: 50 },
   })
-  const [answer] = answersOf(await raw(app, 'GET / HTTP/1.1\r\nHost: x\r\nA: half'))
-  t.equal(answer!.status, 408)
-  t.match(envelopeOf(answer!.body), { type: 'invalid_request_error', code: 'request_timeout' })
+  await app.listen({ host: '127.0.0.1', port: 0 })
+  const half = () => raw(app, 'GET / HTTP/1.1\r\nHost: x\r\nA: half')
+  const answers = (await Promise.all(Array.from({ length: 100 }, half))).map((bytes) => answersOf(bytes))
+  t.strictSame(
+    answers.map((given) => given.map(({ status }) => status)),
+    answers.map(() => [408]),
+  )
+  t.match(envelopeOf(answers[0]![0]!.body), { type: 'invalid_request_error', code: 'request_timeout' })
+  t.equal(told.length, 100)
 })
 
 t.test('what comes after a good request on one connection is refused after it was answered', async (t) => {

@@ -17,7 +17,7 @@ const perSecond = 200
 /** What the service gives a request, and how often it looks (docs/operations.md): headers, and all of it. */
 const headersMs = 10_000
 const wholeMs = 20_000
-const lookEveryMs = 1000
+const lookEveryMs = 250
 /** For a machine that does something else at that moment. */
 const slackMs = 2000
 /** A calm p99 below this is taken for this: twice nothing is nothing. In CI a neighbour's work must not decide. */
