@@ -1,7 +1,7 @@
 -- Counts hits, and vouches for cached keys: one call for all API keys of a turn.
 --
 -- KEYS[i]  rl:{<key id>}:v  where the version of API key i is; its counter has the minute in place of the v
--- ARGV[i]  hits to add to API key i (0 only probes)
+-- ARGV[i]  hits to add to API key i (0 only probes); none at all: one to each
 -- ARGV[n+1]  given in a cluster, where a call has one API key: its counter is read before it is raised
 -- Answers  { seconds, microseconds, count 1, version 1, count 2, version 2, ... }
 --          count: after adding; version: 0 where none is known, -1 where it cannot be read
@@ -28,7 +28,7 @@ end
 
 for i, name in ipairs(KEYS) do
   local counter = counterOf(name)
-  local hits = tonumber(ARGV[i])
+  local hits = tonumber(ARGV[i] or 1)
   local count = redis.pcall('incrby', counter, hits)
   if type(count) == 'table' then
     -- Only a value that is no counter is replaced; a server that cannot write says so to the caller.

@@ -58,10 +58,13 @@ export function loadScripts(client: Redis | Cluster): Scripts {
     hit: (keyIds, hits) =>
       client instanceof Cluster
         ? hitInCluster(keyIds[0]!, hits[0]!)
-        : commands.latchkeyHit(keyIds.length, ...keyIds.map(versionKey), ...hits),
+        : commands.latchkeyHit(keyIds.length, ...keyIds.map(versionKey), ...(isOneEach(hits) ? [] : hits)),
     raiseVersion: (keyId, version, ttlS) => commands.latchkeyRaise(versionKey(keyId), version, ttlS),
   }
 }
+
+/** As it is as a rule with many keys. */
+const isOneEach = (hits: number[]) => hits.every((count) => count === 1)
 
 const unreadable = -1
 
