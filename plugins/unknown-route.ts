@@ -20,7 +20,7 @@ export default fp(
     // In a hook and not in the handler, which comes after the body has been read: a bad one would be answered instead.
     app.addHook('onRequest', (request, _reply, done) => {
       if (!request.is404) return done()
-      const path = request.url.split('?', 1)[0]!
+      const path = decoded(request.url.split(/[?#]/, 1)[0]!)
       const route = [...known.values()].find(({ matches }) => matches.test(path))
       if (!route || route.methods.includes(request.method)) return done(new ApiError('route_not_found'))
       done(new ApiError('method_not_allowed', { headers: { allow: route.methods.join(', ') } }))
@@ -31,6 +31,15 @@ export default fp(
   },
   { name: 'unknown-route', dependencies: ['errors'] },
 )
+
+/** As the router reads it. What cannot be decoded is no path of ours. */
+function decoded(path: string): string {
+  try {
+    return decodeURI(path)
+  } catch {
+    return path
+  }
+}
 
 /** A route's path as a pattern: a parameter with its own pattern or none, a wildcard, and everything else as it is written. */
 function patternOf(url: string): RegExp {

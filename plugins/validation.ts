@@ -71,15 +71,20 @@ export function fromValidation(error: FastifyError, redact = (text: string) => t
       suggestion: `This looks like milliseconds. Send Unix seconds, for example ${Math.floor(Number(finding.data) / 1000)}.`,
     })
   }
-  return new ApiError('invalid_parameter', { param: path, message: `${what} ${reason(finding)}.`, ...advice })
+  return new ApiError('invalid_parameter', {
+    param: path,
+    message: `${what} ${reason(finding, error.validationContext === 'querystring')}.`,
+    ...advice,
+  })
 }
 
 const join = (path: string, member: string) => (path === '' ? member : `${path}.${member}`)
 
 /** Ajv's wording is for schema authors; these are the findings our schemas can give. */
-function reason({ keyword, params, message }: Finding): string {
+function reason({ keyword, params, message, data }: Finding, inQuery: boolean): string {
   switch (keyword) {
     case 'type':
+      if (inQuery && Array.isArray(data)) return 'must not be given more than once'
       return `must be of type ${[params.type].flat().join(' or ')}`
     case 'enum':
       return `must be one of ${(params.allowedValues as string[]).join(', ')}`

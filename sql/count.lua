@@ -8,6 +8,11 @@
 
 local now = redis.call('time')
 if math.floor(tonumber(now[1]) / 60) ~= tonumber(ARGV[1]) then return { tonumber(now[1]), tonumber(now[2]) } end
-local count = redis.call('incrby', KEYS[1], tonumber(ARGV[2]))
+local hits = tonumber(ARGV[2])
+local count = redis.call('incrby', KEYS[1], hits)
+if count < hits then
+  redis.call('set', KEYS[1], hits)
+  count = hits
+end
 redis.call('expire', KEYS[1], 120)
 return { tonumber(now[1]), tonumber(now[2]), count }

@@ -22,8 +22,10 @@ local answer = { tonumber(now[1]), tonumber(now[2]) }
 -- What raise-version.lua writes is a positive integer; mget is silent about a value that is no string.
 local function version(i)
   local text = versions[i]
-  if text then return #text < 11 and string.find(text, '^%d+$') and tonumber(text) or -1 end
-  return redis.call('exists', KEYS[i]) == 0 and 0 or -1
+  if not text then return redis.call('exists', KEYS[i]) == 0 and 0 or -1 end
+  -- raise-version.lua has set an expiry. Without one somebody else wrote it, and it would stand for ever.
+  if redis.call('ttl', KEYS[i]) < 0 then redis.call('expire', KEYS[i], 600) end
+  return #text < 11 and string.find(text, '^%d+$') and tonumber(text) or -1
 end
 
 for i, name in ipairs(KEYS) do
@@ -36,8 +38,12 @@ for i, name in ipairs(KEYS) do
     if not (string.find(fault, 'WRONGTYPE') or string.find(fault, 'not an integer') or string.find(fault, 'overflow')) then
       return count
     end
-    redis.call('del', counter)
-    count = redis.call('incrby', counter, hits)
+    count = -1
+  end
+  -- Nor is a number below zero one that this script has left.
+  if count < hits then
+    redis.call('set', counter, hits)
+    count = hits
   end
   -- Each time and not only at the first hit: a counter can never be left without an expiry. 120 s: the last full minute
   -- stays readable for dashboards.

@@ -72,8 +72,7 @@ async function main() {
   }
   if (words.length > (command.id ? 1 : 0))
     throw new Error(`${name} takes no "${words.at(-1)}"; see latchkey --help`)
-  if (command.id && words[0] === undefined)
-    throw new Error(`${name} needs an id: latchkey ${name} ${command.id}…`)
+  if (command.id && !words[0]) throw new Error(`${name} needs an id: latchkey ${name} ${command.id}…`)
 
   const answer = await command.run(readConfig(), { ...values, id: words[0] ?? '' })
   if (answer === undefined) return

@@ -76,17 +76,24 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
     redisUrls: read<readonly string[]>(
       'REDIS_URL',
       [],
-      'a redis:// or rediss:// URL, or several separated by commas for a cluster',
+      'a redis:// or rediss:// URL, its path a database number if any, or several without one separated by commas for a cluster',
       (value) => {
         const urls = value.split(',').map((url) => url.trim())
-        return urls.every((url) => isUrl(url, ['redis:', 'rediss:'])) ? urls : undefined
+        // A cluster has the database 0 alone.
+        const path = urls.length === 1 ? /^\/?\d*$/ : /^\/?0?$/
+        const isRedis = (url: string) => isUrl(url, ['redis:', 'rediss:']) && path.test(new URL(url).pathname)
+        return urls.every(isRedis) ? urls : undefined
       },
     ),
     hashSecret: secret('HASH_SECRET', hashSecretMinLength),
     hashSecretPrevious: secret('HASH_SECRET_PREVIOUS', hashSecretMinLength),
     dataDir: env.DATA_DIR?.trim() || '.latchkey',
-    baseUrl: read('BASE_URL', `http://localhost:${port}`, 'an http:// or https:// URL', (value) =>
-      isUrl(value, ['http:', 'https:']) ? value.replace(/\/+$/, '') : undefined,
+    baseUrl: read(
+      'BASE_URL',
+      `http://localhost:${port}`,
+      'an http:// or https:// URL without query and fragment',
+      (value) =>
+        isUrl(value, ['http:', 'https:']) && !/[?#]/.test(value) ? value.replace(/\/+$/, '') : undefined,
     ),
     logLevel: read('LOG_LEVEL', 'info', `one of ${logLevels.join(', ')}`, (value) =>
       logLevels.includes(value) ? value : undefined,

@@ -14,7 +14,7 @@ import { type Migration, migrate } from './postgres/migrate.ts'
 import { dropPartitionsOlderThan, ensurePartitions } from './postgres/partitions.ts'
 import { createPool, isServersFault, type Pool } from './postgres/pool.ts'
 import { createUserStore } from './postgres/users.ts'
-import { connectRedis, whenReady } from './redis/connect.ts'
+import { connectRedis, requireDatabase, whenReady } from './redis/connect.ts'
 import { createRedisCounter, type RedisCounterOptions } from './redis/counter.ts'
 import type { AuditLog, Counter, KeyStore, UserStore } from './stores.ts'
 
@@ -136,6 +136,7 @@ async function openCounter(config: Config, options: OpenOptions): Promise<Counte
   // Without a listener a refused connection would end the process; the counter sees it by itself.
   client.on('error', () => {})
   await whenReady(client, redisWaitMs)
+  await requireDatabase(client)
   return createRedisCounter({ client, ...(onMode && { onMode }), ...(onBatch && { onBatch }) })
 }
 

@@ -58,7 +58,7 @@ const unitS = { s: 1, m: 60, h: 3600, d: 86_400 }
 /** Unix seconds, an ISO 8601 date, or an age such as 15m, as Unix seconds. */
 export function sinceS(text: string, nowS: number): number {
   const age = /^([0-9]+)([smhd])$/.exec(text)
-  if (age) return nowS - Number(age[1]) * unitS[age[2] as keyof typeof unitS]
+  if (age) return Math.max(0, nowS - Number(age[1]) * unitS[age[2] as keyof typeof unitS])
   if (/^[0-9]{1,11}$/.test(text)) return Number(text)
   const ms = /^\d{4}-\d{2}-\d{2}/.test(text) ? Date.parse(text) : Number.NaN
   if (Number.isNaN(ms))

@@ -3,6 +3,7 @@ import { nameMaxLength, namePattern } from '../../schemas/key.ts'
 import type { Config } from '../config.ts'
 import { createPublish, type Publish } from '../publish.ts'
 import { newId } from '../rules/id.ts'
+import { holdsToken } from '../rules/token.ts'
 import type { Actor } from '../stores.ts'
 import { openStores, type Stores } from '../wiring.ts'
 
@@ -54,7 +55,7 @@ export const operator = (): Actor => ({
   userAgent: 'latchkey command line',
 })
 
-export function requiredName(args: Args): string {
+export function requiredName(args: Args, { keyPrefix }: Pick<Config, 'keyPrefix'>): string {
   const { name } = args
   if (name === undefined) throw new Error('--name is required')
   if ([...name].length > nameMaxLength || !new RegExp(namePattern, 'u').test(name)) {
@@ -62,6 +63,7 @@ export function requiredName(args: Args): string {
       `--name must have 1 to ${nameMaxLength} characters, not only blanks, without control characters`,
     )
   }
+  if (holdsToken(name, keyPrefix)) throw new Error('--name holds an API key; a name is kept and shown')
   return name
 }
 

@@ -26,7 +26,7 @@ export const keysCreate: Command = {
   takes: ['user', 'name', 'rate-limit-rpm', 'expires-at'],
   async run(config, args) {
     const userId = requiredUser(args)
-    const name = requiredName(args)
+    const name = requiredName(args, config)
     const { 'rate-limit-rpm': rpm, 'expires-at': expiry } = args
     const wanted = {
       userId,

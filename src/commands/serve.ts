@@ -54,13 +54,15 @@ export const serve: Command = {
     // A stop that comes while it opens waits for it: it may have started a Postgres.
     closers.push(() =>
       opening.then(
-        (service) => service.close(drainMs),
+        // Nobody has been sent to one that did not listen yet.
+        (service) => service.close(service.app.server.listening ? drainMs : 0),
         () => {},
       ),
     )
     try {
       const service = await opening
       const { app, stores } = service
+      if (draining) return undefined
       const ops = createOps({ service, baseUrl: config.baseUrl, isDraining: () => draining })
       closers.push(() => ops.close())
       await listening(
@@ -68,6 +70,7 @@ export const serve: Command = {
         'OPS_PORT',
         config.opsPort,
       )
+      if (draining) return undefined
       await listening(
         async () => app.listen({ host: await oneAddress(config.host), port: config.port }),
         'PORT',

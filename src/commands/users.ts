@@ -9,7 +9,7 @@ const describe = (user: User) =>
 export const usersCreate: Command = {
   takes: ['name'],
   async run(config, args) {
-    const name = requiredName(args)
+    const name = requiredName(args, config)
     const user = await withStores(config, ({ users }) =>
       users.create({ id: newId('usr_'), name }, operator()),
     )

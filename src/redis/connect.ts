@@ -52,3 +52,14 @@ export async function whenReady(client: Redis | Cluster, timeoutMs: number): Pro
   const untilMs = performance.now() + timeoutMs
   while (!isReady() && performance.now() < untilMs) await sleep(10)
 }
+
+/** The client goes on in database 0 where Redis has none of the number it was given; nobody would notice. */
+export async function requireDatabase(client: Redis | Cluster): Promise<void> {
+  if (client instanceof Cluster || client.status !== 'ready' || !client.options.db) return
+  const { db } = client.options
+  await client.select(db).catch((error: Error) => {
+    if (!/out of range/.test(error.message)) return
+    client.disconnect()
+    throw new Error(`REDIS_URL names database ${db}, which this Redis does not have`)
+  })
+}

@@ -15,6 +15,7 @@ import {
 } from '../../schemas/key.ts'
 import type { Publish } from '../publish.ts'
 import { newKey } from '../rules/new-key.ts'
+import { holdsToken } from '../rules/token.ts'
 import { type CallerUnusable, type KeyStore, keyBody, type StoredKey } from '../stores.ts'
 import type { Usage } from '../usage.ts'
 import { actorOf } from './actor.ts'
@@ -53,6 +54,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     { schema: { body: CreateKeyBody, response: { 201: CreatedKey, ...errors } } },
     async (request, reply) => {
       const { name, rate_limit_rpm = defaultRateLimitRpm, expires_at = null } = request.body
+      requireLabel(name)
       requireFuture(expires_at, request)
       const { userId } = request.caller!
       const wanted = { userId, name, rateLimitRpm: rate_limit_rpm, expiresAt: expires_at }
@@ -67,6 +69,16 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
         .send({ ...keyBody(created.key), plain_key: token })
     },
   )
+
+  /** A name is kept, listed and audited: no place for a secret that exists once. */
+  function requireLabel(name = '') {
+    if (!holdsToken(name, keyPrefix)) return
+    throw new ApiError('invalid_parameter', {
+      param: 'name',
+      message: '`name` holds an API key.',
+      suggestion: 'Send a name without it: names are kept and shown. If that key is in use, revoke it.',
+    })
+  }
 
   /** The caller's key became unusable while the body was still on its way: the same 401 as at the door. */
   function refused({ refusal: reason }: CallerUnusable, request: FastifyRequest, reply: FastifyReply) {
@@ -106,6 +118,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     { schema: { params: KeyParams, body: PatchKeyBody, response: { 200: Key, ...errors } } },
     async (request, reply) => {
       const { name, rate_limit_rpm, expires_at } = request.body
+      requireLabel(name)
       requireFuture(expires_at, request)
       const change = {
         ...(name !== undefined && { name }),

@@ -48,6 +48,14 @@ export function isWellFormedToken(token: string, prefix: string): boolean {
   )
 }
 
+/** Whether one of our keys stands in a text. */
+export function holdsToken(text: string, prefix: string): boolean {
+  const length = prefix.length + 1 + randomLength + checksumLength
+  for (let at = text.indexOf(`${prefix}_`); at >= 0; at = text.indexOf(`${prefix}_`, at + 1))
+    if (isWellFormedToken(text.slice(at, at + length), prefix)) return true
+  return false
+}
+
 /** The part that may be shown: 10 characters; more under a long prefix, so that at least 4 are the key's own. */
 export const shownPrefix = (token: string, prefix: string) =>
   token.slice(0, Math.max(shownLength, prefix.length + 5))

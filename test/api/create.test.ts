@@ -107,6 +107,28 @@ t.test('a creation is audited with who made what, and without the secret', async
   t.notMatch(JSON.stringify(entries), created.body.plain_key.slice(10))
 })
 
+t.test('a name that holds an API key is 400, by creation and change, and is kept nowhere', async (t) => {
+  const caller = await makeCaller(instance)
+  const secret = (await create(caller.token, { name: 'to be told' })).body.plain_key
+  for (const name of [secret, `backup of ${secret}, old`, `lk_lk_${secret}x`]) {
+    const answer = await create(caller.token, { name })
+    expectError(t, answer, 'invalid_parameter', 'name')
+    t.notOk(answer.text.includes(secret), 'nor is it repeated')
+    const changed = await instance.ask('PATCH', `/v1/keys/${caller.id}`, {
+      token: caller.token,
+      json: { name },
+    })
+    expectError(t, changed, 'invalid_parameter', 'name')
+  }
+  const damaged = `${secret.slice(0, -1)}${secret.endsWith('0') ? '1' : '0'}`
+  t.equal(
+    (await create(caller.token, { name: damaged })).status,
+    201,
+    'what is no key is a name like any other',
+  )
+  t.equal(await countKeys(sql, caller.userId), 3)
+})
+
 t.test('a creation without a name is 400 and mints nothing', async (t) => {
   const { token, userId } = await makeCaller(instance)
   expectError(t, await create(token, { rate_limit_rpm: 5 }), 'missing_parameter', 'name')

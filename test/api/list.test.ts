@@ -141,6 +141,13 @@ for (const [query, code, param] of refused) {
   })
 }
 
+t.test('a parameter that is sent twice is named, and what is wrong with it', async (t) => {
+  const { token } = await makeCaller(instance)
+  const answer = await list(token, '?limit=10&limit=10')
+  expectError(t, answer, 'invalid_parameter', 'limit')
+  t.match(answer.body.error.message, /more than once/)
+})
+
 t.test('the list without a key is 401, whatever the query', async (t) => {
   for (const query of ['', '?limit=0', '?starting_after=apk_x']) {
     expectError(t, await instance.ask('GET', `/v1/keys${query}`), 'unauthorized')

@@ -40,6 +40,7 @@ t.test('a known path by another method is a 405 that lists the methods it has', 
   })
   t.strictSame(await ask('DELETE', '/keys'), otherMethod('GET HEAD POST'))
   t.strictSame(await ask('DELETE', '/keys?limit=1'), otherMethod('GET HEAD POST'))
+  t.strictSame(await ask('DELETE', '/%6beys'), otherMethod('GET HEAD POST'), 'encoded where it need not be')
   t.strictSame(await ask('GET', '/other'), otherMethod('DELETE'))
   t.strictSame(await ask('POST', '/both'), otherMethod('PATCH PUT'))
   t.equal(await ask('GET', '/keys'), 'answered')

@@ -1,5 +1,6 @@
 // A command that cannot be done: exit code 1 and one plain line that says why.
 import t, { type Test } from 'tap'
+import { mintToken } from '../../src/rules/token.ts'
 import { useServices } from '../services/index.ts'
 import { type Env, externalEnv, runLatchkey } from './latchkey.ts'
 
@@ -35,7 +36,9 @@ t.test('a command that is written wrongly is refused in one line', async (t) => 
     [['users', 'list', 'again', '--json'], /again/],
     [['users', 'create', '--json'], /--name/],
     [['users', 'create', '--name', ' \t '], /--name/],
-    [['users', 'delete'], /id/],
+    [['users', 'delete'], /needs an id/],
+    [['users', 'delete', ''], /needs an id/],
+    [['users', 'create', '--name', `once ${mintToken('lk')}`], /--name/],
     [['keys', 'create', '--name', 'x'], /--user/],
     [['keys', 'create', ...user, '--name', 'x'.repeat(256)], /--name/],
     [['keys', 'create', ...user, '--name', 'bell\x07'], /--name/],

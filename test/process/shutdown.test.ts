@@ -161,6 +161,27 @@ t.test('with nothing in flight SIGTERM ends it within two seconds', async (t) =>
   t.match(stdout, /"stopped"/, 'its last line is not lost')
 })
 
+t.test('SIGTERM while it starts ends it without its having listened', async (t) => {
+  const services = await useServices(t)
+  const sql = postgres(services.databaseUrl, { max: 2, onnotice: () => {} })
+  t.teardown(() => sql.end({ timeout: 1 }))
+  const held = await sql.reserve()
+  // What migrations run under: another instance that is about to start.
+  await held`select pg_advisory_lock(7231906)`
+  const service = await spawnLatchkey(t, externalEnv(services), 'serve')
+  await lockWaitOf(sql, '%pg_advisory_xact_lock%')
+  service.kill('SIGTERM')
+  await stopping(service)
+  await held`select pg_advisory_unlock(7231906)`
+  held.release()
+  const { code } = await service.ended
+  t.equal(code, 0)
+  t.notOk(
+    service.log.some(({ msg }) => msg === 'listening'),
+    'nobody is let in who would have to go again',
+  )
+})
+
 t.test('SIGTERM ends it while it waits for a Postgres that is not there', async (t) => {
   const service = await spawnLatchkey(
     t,

@@ -84,7 +84,15 @@ const variables: Record<string, Variable> = {
       ['rediss://u:p@r:6380/2', ['rediss://u:p@r:6380/2']],
       ['redis://a:1,redis://b:2, redis://c:3', ['redis://a:1', 'redis://b:2', 'redis://c:3']],
     ],
-    invalid: ['r:6379', 'http://r', 'redis://a,b', 'redis://a,', 'redis://'],
+    invalid: [
+      'r:6379',
+      'http://r',
+      'redis://a,b',
+      'redis://a,',
+      'redis://',
+      'redis://r/two',
+      'redis://a/2,redis://b/2',
+    ],
   },
   HASH_SECRET: {
     member: 'hashSecret',
@@ -123,7 +131,15 @@ const variables: Record<string, Variable> = {
       ['https://keys.example.com', 'https://keys.example.com'],
       ['https://example.com/api//', 'https://example.com/api'],
     ],
-    invalid: ['keys.example.com', 'ftp://x', 'https://', '/api'],
+    invalid: [
+      'keys.example.com',
+      'ftp://x',
+      'https://',
+      '/api',
+      'https://x/?q=1',
+      'https://x/#api',
+      'https://x?',
+    ],
   },
   LOG_LEVEL: {
     member: 'logLevel',

@@ -10,6 +10,7 @@ t.test('an age is so long before now', async (t) => {
   t.equal(sinceS('6h', nowS), nowS - 21_600)
   t.equal(sinceS('7d', nowS), nowS - 604_800)
   t.equal(sinceS('0s', nowS), nowS)
+  t.equal(sinceS('9999999999d', nowS), 0, 'an age beyond the beginning of Unix time is all there is')
 })
 
 t.test('a whole number is Unix seconds', async (t) => {

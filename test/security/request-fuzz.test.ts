@@ -27,8 +27,6 @@ const services = await useServices(t)
 const env = {
   BASE_URL: 'http://latchkey.test',
   MAX_KEYS_PER_USER: '4',
-  // What it writes is kept here: in the soak only what would be a fault.
-  LOG_LEVEL: scaled(0, 1) === 1 ? 'warn' : 'info',
 }
 const maker = await startInstance(t, services, env)
 

@@ -5,6 +5,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { type Instance, makeCaller, startInstance } from '../instance.ts'
+import { until } from '../process/until.ts'
 import { startLoadBalancer, useServices } from '../services/index.ts'
 import { recordFigure, scaled, soaking } from '../soak.ts'
 import { startOthers } from './others.ts'
@@ -36,12 +37,16 @@ interface Sent {
   odd: string[]
 }
 
-/** Sends all payloads, some at once, and gives what came of each. `settled` resolves when all that was sent has had its time. */
+/**
+ * Sends all payloads, some at once, and gives what came of each. `settled` resolves when all that was sent has had its time;
+ * what is hidden nowhere and is to run (`plainRuns`) is waited for.
+ */
 async function sendAll(
   port: number,
   traps: Traps,
   token: string,
   settled: () => Promise<unknown>,
+  { plainRuns }: { plainRuns: boolean },
 ): Promise<Sent[]> {
   const results: Sent[] = []
   const set: Trap[] = []
@@ -58,7 +63,10 @@ async function sendAll(
     )
     await settled()
     for (const [i, { what, plain, bytes, wire }] of sent.entries()) {
-      const sprung = await set[i]!.sprung()
+      const trap = set[i]!
+      const hasRun = async () => (await trap.sprung()).length === springs.length
+      if (plain && plainRuns) await until('it has run', hasRun).catch(() => {})
+      const sprung = await trap.sprung()
       const { answers, rest } = wire
       const odd = answers
         .filter(({ status, body }) => status >= 400 && body?.error === undefined)
@@ -95,7 +103,7 @@ t.test(
     }
     let sent = 0
     for (let round = 0; round < rounds; round++) {
-      const results = await sendAll(instance.port, traps, attacker.token, settled)
+      const results = await sendAll(instance.port, traps, attacker.token, settled, { plainRuns: true })
       for (const { what, plain, sprung, statuses, odd } of results) {
         // Where there is nothing to doubt they do run, and are seen to.
         t.same(sprung, plain ? springs : [], `${what}: ${statuses}`)
@@ -129,7 +137,9 @@ for (const [row, name, streamed] of [
 
       let sent = 0
       for (let round = 0; round < rounds; round++) {
-        const results = await sendAll(front.port, traps, attacker.token, () => asking.more(meanwhile))
+        const results = await sendAll(front.port, traps, attacker.token, () => asking.more(meanwhile), {
+          plainRuns: false,
+        })
         for (const { what, sprung, statuses } of results) t.same(sprung, [], `${what}: ${statuses}`)
         sent += results.length
       }

@@ -1,5 +1,6 @@
 // What others may have written into the counter's keys: it heals, and never makes a changed key look unchanged.
 import t, { type Test } from 'tap'
+import { connectRedis, requireDatabase, whenReady } from '../../src/redis/connect.ts'
 import { createRedisCounter } from '../../src/redis/counter.ts'
 import { newId } from '../../src/rules/id.ts'
 import { useServices } from '../services/index.ts'
@@ -31,6 +32,7 @@ const spoilt: Record<string, (name: string) => Promise<unknown>> = {
   'a list': (name) => redis.rpush(name, '7'),
   'a set': (name) => redis.sadd(name, '7'),
   'a hash': (name) => redis.hset(name, 'count', '7'),
+  'a number below zero': (name) => redis.set(name, '-100'),
 }
 
 for (const [what, spoil] of Object.entries(spoilt)) {
@@ -63,22 +65,14 @@ t.test('one spoilt counter leaves the others of its turn as they are', async (t)
   t.strictSame(numbersOf(counted), [42, 1, 43])
 })
 
-t.test('a count below zero gives nobody more than the limit', async (t) => {
-  const { counter } = await open(t)
-  const counted = await inOneMinute(async () => {
-    const keyId = newId('apk_')
-    await redis.set(`rl:{${keyId}}:${await minuteNow()}`, -100)
-    return hits(counter, keyId, 3)
-  }, minuteNow)
-  t.strictSame(numbersOf(counted), [1, 2, 3])
-})
-
 const unreadable: Record<string, (name: string) => Promise<unknown>> = {
   'a word': (name) => redis.set(name, 'seven'),
   'an empty string': (name) => redis.set(name, ''),
   'not a number': (name) => redis.set(name, 'nan'),
   'a list': (name) => redis.rpush(name, '7'),
   'a hash': (name) => redis.hset(name, 'version', '7'),
+  'a power of ten': (name) => redis.set(name, '1e5'),
+  'a number of too many digits': (name) => redis.set(name, '99999999999'),
 }
 
 for (const [what, spoil] of Object.entries(unreadable)) {
@@ -102,3 +96,27 @@ for (const text of ['99999999999999999999', 'inf', '-inf', '-1', '1e30']) {
     t.ok(version < 0 || version > 2 ** 31 - 1, `${version} is no version that a row can have`)
   })
 }
+
+t.test('a version that somebody has written without an expiry gets one at the next count', async (t) => {
+  const { counter } = await open(t)
+  const [spoilt, raised] = [newId('apk_'), newId('apk_')]
+  await redis.set(`rl:{${spoilt}}:v`, 7)
+  await redis.set(`rl:{${raised}}:v`, 7, 'EX', 50)
+  await Promise.all([hit(counter, spoilt), hit(counter, raised)])
+  const ttlS = await redis.ttl(`rl:{${spoilt}}:v`)
+  t.ok(ttlS > 590 && ttlS <= 600, `${ttlS} s`)
+  t.ok((await redis.ttl(`rl:{${raised}}:v`)) <= 50, 'one that has an expiry keeps it')
+})
+
+t.test('a database number that Redis does not have is refused, and not counted for in another', async (t) => {
+  const { host, port } = redis.options
+  const has = connectRedis([`redis://${host}:${port}/1`])
+  const hasNot = connectRedis([`redis://${host}:${port}/99999999`])
+  for (const client of [has, hasNot]) {
+    client.on('error', () => {})
+    t.teardown(() => client.disconnect())
+    await whenReady(client, 2000)
+  }
+  await requireDatabase(has)
+  await t.rejects(requireDatabase(hasNot), { message: /REDIS_URL.*\b99999999\b/ })
+})
