@@ -3,6 +3,7 @@ import type { Agent } from 'node:http'
 import { setTimeout as pause } from 'node:timers/promises'
 import { Unavailable } from '../../src/stores.ts'
 import { type Instance, makeKey, makeUser } from '../instance.ts'
+import { until } from '../process/until.ts'
 import { askOf } from './model-ask.ts'
 import { send } from './model-client.ts'
 import type { Command, Pause } from './model-commands.ts'
@@ -25,6 +26,9 @@ export async function play(table: Table, commands: readonly (Command | Pause)[])
   const { instances, seen, undecided } = table
   /** The instances warn of servers that do not answer, and of nothing else. */
   const warnings = () => instances.reduce((sum, { log }) => sum + log.length, 0)
+  // One that warned before may still be counting by itself.
+  const areShared = () => instances.every(({ service }) => service.stores.counter.mode === 'shared')
+  await until('every instance counts in Redis', areShared)
   const before = warnings()
   let world: World | undefined
   try {
