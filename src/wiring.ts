@@ -68,7 +68,6 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
         : null
     if (embedded) closers.push(() => embedded.stop())
     const url = config.databaseUrl ?? embedded!.url
-    const hashSecret = config.hashSecret ?? (await keptHashSecret(config.dataDir))
     const applied = await migrated(url, role === 'serve' ? databaseWaitMs : 0, options)
 
     // At once: each may wait a second for a server that does not answer.
@@ -91,6 +90,12 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
     await Promise.all(
       [lookups, management, auditing, background].map((one) => one.run((sql) => sql`select 1`)),
     )
+
+    const hasKeys = () =>
+      operator.run(
+        async (sql) => (await sql`select exists (select from api_keys) as found`)[0]!.found as boolean,
+      )
+    const hashSecret = config.hashSecret ?? (await keptHashSecret(config.dataDir, hasKeys))
 
     const counter = await openCounter(config, options)
     closers.push(() => counter.close())

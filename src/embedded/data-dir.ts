@@ -11,7 +11,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
-import { codeOf, fileFault } from './faults.ts'
+import { codeOf, fileFault, messageOf } from './faults.ts'
 
 export interface DataDir {
   readonly path: string
@@ -45,6 +45,9 @@ export function openDataDir(path: string): DataDir {
       libraries: join(real, 'postgres-libraries'),
     }
   } catch (error) {
+    // Where no folder can be made, such as in /proc, there is "no such file".
+    if (codeOf(error) === 'ENOENT')
+      throw new Error(`DATA_DIR ${resolve(path)} cannot be made: ${messageOf(error)}`, { cause: error })
     throw fileFault(error, resolve(path))
   }
 }

@@ -1,4 +1,5 @@
 /** Connections to Redis as the counter needs them: an answer soon, or none. */
+import { lookup } from 'node:dns'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Cluster, Redis } from 'ioredis'
 
@@ -25,6 +26,8 @@ export function connectRedis(urls: string[]): Redis | Cluster {
   if (first !== undefined && others.length === 0) return new Redis(first, impatient)
   const cluster = new Cluster(urls, {
     redisOptions: impatient,
+    // A name that is not known is a node that is away; by itself the client would then ask none of the others.
+    dnsLookup: (host, done) => lookup(host, (error, address) => done(null, error ? host : address)),
     enableOfflineQueue: false,
     clusterRetryStrategy: () => 200,
     // A node that does not answer is as likely to be asked first as any.

@@ -6,6 +6,10 @@ import type { Actor } from '../stores.ts'
 
 const pathMax = 512
 const userAgentMax = 256
+const ipMax = 64
+
+/** Behind a trusted proxy it is whatever that has written; the zone of an IPv6 address may be of any length. */
+const isAddress = (ip: string) => ip.length <= ipMax && isIP(ip) !== 0
 
 /** The path as it may be kept: without query string, and with no key in it. */
 export const pathOf = (request: FastifyRequest, keyPrefix: string): string =>
@@ -18,7 +22,7 @@ export function actorOf(request: FastifyRequest, keyPrefix: string): Actor {
     keyId: request.caller?.id ?? null,
     method: request.method,
     path: pathOf(request, keyPrefix).slice(0, pathMax),
-    ip: isIP(request.ip) === 0 ? (request.socket.remoteAddress ?? null) : request.ip,
+    ip: isAddress(request.ip) ? request.ip : (request.socket.remoteAddress ?? null),
     userAgent: userAgent === undefined ? null : redactTokens(userAgent, keyPrefix).slice(0, userAgentMax),
   }
 }

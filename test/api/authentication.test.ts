@@ -192,3 +192,24 @@ t.test('every refusal of many at once has its own entry', async (t) => {
   const entries = await Promise.all(ids.map((id) => instance.service.stores.audit.find(id)))
   t.same(new Set(entries.map((found) => found.map(({ reason }) => reason).join())), new Set(['unknown_key']))
 })
+
+t.test(
+  'behind a trusted proxy the entry has the address that it gives, or its own where that is none',
+  async (t) => {
+    const behind = await startInstance(t, services, { TRUST_PROXY: '1' })
+    const ipFor = async (forwardedFor: string) => {
+      const answer = await behind.ask('GET', '/v1/verify', { headers: { 'x-forwarded-for': forwardedFor } })
+      const [entry] = await behind.service.stores.audit.find(answer.body.error.request_id)
+      return entry!.ip
+    }
+    t.equal(await ipFor('203.0.113.7'), '203.0.113.7')
+    t.equal(
+      await ipFor('198.51.100.1, 203.0.113.7'),
+      '203.0.113.7',
+      'what the client wrote itself is not believed',
+    )
+    t.equal(await ipFor('fe80::1%eth0'), 'fe80::1%eth0')
+    for (const none of ['nobody', '203.0.113.7:443', `fe80::1%${'a'.repeat(5000)}`])
+      t.equal(await ipFor(none), '127.0.0.1')
+  },
+)

@@ -1,6 +1,6 @@
 // `latchkey serve` with nothing given: the first key works as it is printed, and everything is there again at the next start.
 import { execFile } from 'node:child_process'
-import { readFile, stat } from 'node:fs/promises'
+import { readFile, stat, unlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
@@ -113,6 +113,24 @@ t.test('a second service on the same DATA_DIR ends with one line, and the first 
   t.equal(code, 1)
   t.match(stderr, /^[^\n]*DATA_DIR[^\n]*\n$/)
   t.equal((await ask(`GET ${first.url}/v1/verify`)).status, 401)
+})
+
+t.test('a secret that is lost is not replaced while there are keys that only it knows', async (t) => {
+  const env = await embeddedEnv(t)
+  const first = await serveLatchkey(t, env)
+  const token = (await until('the key is shown', () => /lk_\w+/.exec(first.stdout)))[0]
+  first.kill('SIGTERM')
+  await first.ended
+  const file = join(env.DATA_DIR, 'hash-secret')
+  const secret = await readFile(file, 'utf8')
+  await unlink(file)
+  const { code, stderr } = await runLatchkey(t, env, 'serve')
+  t.equal(code, 1)
+  t.match(stderr, /^[^\n]*hash-secret is missing[^\n]*HASH_SECRET[^\n]*\n$/)
+  await t.rejects(stat(file), 'none is made')
+  await writeFile(file, secret, { mode: 0o600 })
+  const second = await serveLatchkey(t, env)
+  t.equal((await ask(`GET ${second.url}/v1/verify`, { token })).status, 200, 'and restored it is as before')
 })
 
 t.test('a HASH_SECRET that is given is the one in use: keys of another are unknown', async (t) => {

@@ -73,7 +73,9 @@ t.test('HASH_SECRET is required with DATABASE_URL', async (t) => {
 })
 
 t.test('a DATA_DIR that cannot be made ends the process with one line that names it', async (t) => {
-  const { code, stderr } = await runLatchkey(t, { DATA_DIR: '/dev/null/x', PORT: '0' }, 'serve')
-  t.equal(code, 1)
-  t.match(stderr, /^[^\n]*DATA_DIR[^\n]*\n$/)
+  for (const DATA_DIR of ['/dev/null/x', '/proc/x']) {
+    const { code, stderr } = await runLatchkey(t, { DATA_DIR, PORT: '0' }, 'serve')
+    t.equal(code, 1)
+    t.match(stderr, /^[^\n]*DATA_DIR[^\n]*\n$/)
+  }
 })

@@ -40,6 +40,16 @@ if (cluster) {
     t.strictSame([...one.modes, ...other.modes], [], 'no master was taken for away')
   })
 
+  t.test('nodes whose names are not known are passed over', async (t) => {
+    const client = connectRedis(['redis://latchkey.invalid:7000', cluster.urls[0]!])
+    client.on('error', () => {})
+    await whenReady(client, 5000)
+    const counter = createRedisCounter({ client })
+    t.teardown(() => counter.close())
+    const { turn } = await hit(counter, newId('apk_'))
+    t.ok(turn.vouched, 'it is counted in the cluster')
+  })
+
   t.test('only the keys of a master that is away are counted locally, until it is back', async (t) => {
     const { counter } = await open(t)
     const node = cluster.nodes[1]!
