@@ -112,7 +112,7 @@ export async function untilShared(
 export const linesOf = ({ log }: Serving) =>
   log.filter(({ msg }) => /Redis/.test(String(msg))).map(({ msg, reason }) => `${msg} ${reason ?? ''}`.trim())
 
-const isSlow = (line: string) => /no answer in \d+ ms/.test(line)
+export const isSlow = (line: string) => /no answer in \d+ ms/.test(line)
 
 /** Why instances counted by themselves so far, other than that a node was too slow for a moment. */
 export const reasonsOf = ({ instances }: Pick<Fleet, 'instances'>) =>
@@ -129,10 +129,10 @@ export async function undisturbed<T>(
   t: Test,
   fleet: Pick<Fleet, 'instances'>,
   work: () => Promise<T>,
-  /** Which lines are of a disturbance, where some are of what is tested. */
-  counts: (line: string) => boolean = () => true,
+  /** Which lines are of a disturbance. */
+  disturbs: (line: string) => boolean = isSlow,
 ): Promise<T> {
-  const slowSoFar = () => fleet.instances.flatMap(linesOf).filter((line) => isSlow(line) && counts(line))
+  const slowSoFar = () => fleet.instances.flatMap(linesOf).filter(disturbs)
   for (let tries = 1; tries <= triesMax; tries++) {
     await untilShared(fleet)
     const before = slowSoFar().length
@@ -142,5 +142,5 @@ export async function undisturbed<T>(
     if (slow.length === 0) return result
     t.comment(`disturbed, so done again: ${slow.join('; ')}`)
   }
-  throw new Error(`this machine is too busy: Redis was too slow for an instance in each of ${triesMax} tries`)
+  throw new Error(`disturbed in each of ${triesMax} tries`)
 }

@@ -3,7 +3,15 @@
 import t, { type Test } from 'tap'
 import { until } from '../process/until.ts'
 import { recordFigure, scaled } from '../soak.ts'
-import { type Fleet, isDegraded, linesOf, startFleet, undisturbed, untilShared } from './cluster-fleet.ts'
+import {
+  type Fleet,
+  isDegraded,
+  isSlow,
+  linesOf,
+  startFleet,
+  undisturbed,
+  untilShared,
+} from './cluster-fleet.ts'
 import { untilGivenUp, untilOk } from './cluster-state.ts'
 import { growthOf, switchMs } from './cluster-traffic.ts'
 import {
@@ -65,12 +73,9 @@ function suite(fleet: Fleet) {
     // A moment, and long enough for the others to give the node up, by turns.
     const untilLost = (fault === 'killed') === (number % 2 === 0)
     const isOfIt = (line: string) => line.includes(`:${cluster.nodes[index]!.port}: `)
-    const lost = await undisturbed(
-      t,
-      fleet,
-      () => loseNode(t, fault, index, untilLost),
-      (line) => !isOfIt(line),
-    )
+    // Another node may see neither of its fellows for a moment, and then refuses its own keys too (CLUSTERDOWN).
+    const isOfOthers = (line: string) => !isOfIt(line) && (isSlow(line) || /CLUSTERDOWN/.test(line))
+    const lost = await undisturbed(t, fleet, () => loseNode(t, fault, index, untilLost), isOfOthers)
     const { keys, answers } = lost
     expectServed(t, answers)
     for (const role of ['other', 'otherLimited'] as const) {
