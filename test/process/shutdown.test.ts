@@ -161,25 +161,40 @@ t.test('with nothing in flight SIGTERM ends it within two seconds', async (t) =>
   t.match(stdout, /"stopped"/, 'its last line is not lost')
 })
 
-t.test('SIGTERM while it starts ends it without its having listened', async (t) => {
+/** One that waits for the lock of migrations, as beside another instance that is about to start. */
+async function heldAtStart(t: Test) {
   const services = await useServices(t)
   const sql = postgres(services.databaseUrl, { max: 2, onnotice: () => {} })
   t.teardown(() => sql.end({ timeout: 1 }))
   const held = await sql.reserve()
-  // What migrations run under: another instance that is about to start.
   await held`select pg_advisory_lock(7231906)`
+  t.teardown(() => held.release())
   const service = await spawnLatchkey(t, externalEnv(services), 'serve')
   await lockWaitOf(sql, '%pg_advisory_xact_lock%')
+  return { service, letGo: () => held`select pg_advisory_unlock(7231906)` }
+}
+
+t.test('SIGTERM while it starts ends it without its having listened', async (t) => {
+  const { service, letGo } = await heldAtStart(t)
   service.kill('SIGTERM')
   await stopping(service)
-  await held`select pg_advisory_unlock(7231906)`
-  held.release()
+  await letGo()
   const { code } = await service.ended
   t.equal(code, 0)
   t.notOk(
     service.log.some(({ msg }) => msg === 'listening'),
     'nobody is let in who would have to go again',
   )
+})
+
+t.test('a stop that gets stuck is ended after 25 seconds, and not with 0', async (t) => {
+  const { service } = await heldAtStart(t)
+  const startMs = performance.now()
+  service.kill('SIGTERM')
+  const { code } = await service.ended
+  t.equal(code, 1)
+  const tookMs = performance.now() - startMs
+  t.ok(tookMs > 24_000 && tookMs < 30_000, `after ${Math.round(tookMs)} ms`)
 })
 
 t.test('SIGTERM ends it while it waits for a Postgres that is not there', async (t) => {
