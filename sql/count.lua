@@ -10,6 +10,7 @@ local now = redis.call('time')
 if math.floor(tonumber(now[1]) / 60) ~= tonumber(ARGV[1]) then return { tonumber(now[1]), tonumber(now[2]) } end
 local hits = tonumber(ARGV[2])
 local count = redis.call('incrby', KEYS[1], hits)
+-- Below zero is no number that this script has left, as in sql/hit.lua.
 if count < hits then
   redis.call('set', KEYS[1], hits)
   count = hits

@@ -24,6 +24,7 @@ local function version(i)
   local text = versions[i]
   if not text then return redis.call('exists', KEYS[i]) == 0 and 0 or -1 end
   -- raise-version.lua has set an expiry. Without one somebody else wrote it, and it would stand for ever.
+  -- 600 s: versionTtlS of src/redis/counter.ts.
   if redis.call('ttl', KEYS[i]) < 0 then redis.call('expire', KEYS[i], 600) end
   return #text < 11 and string.find(text, '^%d+$') and tonumber(text) or -1
 end

@@ -21,7 +21,7 @@ export interface RedisCounterOptions {
 
 const raiseTimeoutMs = 500
 const raiseAtOnce = 500
-/** Longer than any instance believes a cached copy (60 s at most, see gate.ts). */
+/** Longer than any instance believes a cached copy (60 s at most, see gate.ts). sql/hit.lua has it too. */
 const versionTtlS = 600
 
 export function createRedisCounter(options: RedisCounterOptions): Counter {
