@@ -1,7 +1,7 @@
 /** Where things lie, seen from the sources and from the compiled files in dist/bench alike. */
 import { fileURLToPath } from 'node:url'
 
-const root = new URL('..', import.meta.resolve('#sql/hit.lua'))
+const root = new URL('../..', import.meta.resolve('#sql/redis/hit.lua'))
 const fromRoot = (path: string) => fileURLToPath(new URL(path, root))
 
 export const latchkeyCli = fromRoot('dist/src/cli.js')

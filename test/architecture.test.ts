@@ -130,11 +130,13 @@ t.test('the store contracts import rules and schemas only', async (t) => {
 t.test(
   'routes import plugins, schemas, rules and the store contracts; anything else of ours by type only',
   async (t) => {
-    const allowed = within('src/routes/', 'src/rules/', 'src/stores.ts', 'plugins/', 'schemas/')
-    const strays = from('src/routes/').filter(({ ours, to }) => ours && !allowed(to))
+    const allowed = within('src/http/routes/', 'src/rules/', 'src/stores.ts', 'plugins/', 'schemas/')
+    const strays = from('src/http/routes/').filter(({ ours, to }) => ours && !allowed(to))
     t.strictSame(told(strays.filter(({ typeOnly }) => !typeOnly)), [])
     t.strictSame(
-      told(strays.filter(({ to }) => within(...stores, 'src/wiring.ts', 'src/service.ts')(to))),
+      told(
+        strays.filter(({ to }) => within(...stores, 'src/process/wiring.ts', 'src/process/service.ts')(to)),
+      ),
       [],
     )
   },
@@ -144,7 +146,7 @@ t.test('only the wiring file imports concrete stores', async (t) => {
   const known = all.filter(({ from, to }) => within(...stores)(to) && dirname(from) !== dirname(to))
   // What Redis last told is kept in memory, to go on from while it is away.
   const kept = ({ from, to }: Import) => within('src/redis/')(from) && to === 'src/memory/minute-counts.ts'
-  t.strictSame(told(known.filter((one) => one.from !== 'src/wiring.ts' && !kept(one))), [])
+  t.strictSame(told(known.filter((one) => one.from !== 'src/process/wiring.ts' && !kept(one))), [])
 })
 
 t.test('concrete stores know their own technology, the store contracts, rules and schemas', async (t) => {
@@ -159,8 +161,8 @@ t.test("a technology's package is imported where the technology is", async (t) =
     postgres: ['src/postgres/', 'src/embedded/'],
     postgrator: ['src/postgres/'],
     ioredis: ['src/redis/'],
-    'prom-client': ['src/metrics.ts'],
-    pino: ['src/log.ts'],
+    'prom-client': ['src/process/metrics.ts'],
+    pino: ['src/process/log.ts'],
   }
   for (const [name, home] of Object.entries(homes)) {
     const imports = all.filter(({ to, typeOnly }) => to === name && !typeOnly)

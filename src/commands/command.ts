@@ -1,11 +1,11 @@
 /** What a command is, and what those that work on the stores share. */
 import { nameMaxLength, namePattern } from '../../schemas/key.ts'
 import type { Config } from '../config.ts'
-import { createPublish, type Publish } from '../publish.ts'
+import { createPublish, type Publish } from '../guard/publish.ts'
+import { openStores, type Stores } from '../process/wiring.ts'
 import { newId } from '../rules/id.ts'
 import { holdsToken } from '../rules/token.ts'
 import type { Actor } from '../stores.ts'
-import { openStores, type Stores } from '../wiring.ts'
 
 export interface Args {
   /** The id given as a word; "" where the command takes none. */

@@ -6,17 +6,17 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { chooseLaunch } from './as-unprivileged.ts'
 import { findBinaries } from './binaries.ts'
-import { handOver, hasCluster, makeCluster, removeHalfMade } from './cluster.ts'
+import { type Outcome, type Role, type Use, useServer } from './client-lock.ts'
 import { type DataDir, openDataDir, readPassword } from './data-dir.ts'
 import { watchExit } from './exit-watch.ts'
 import { fileFault, lastRelevantLine, logSince } from './faults.ts'
+import { handOver, hasCluster, makeCluster, removeHalfMade } from './initdb.ts'
 import { findPostmaster, type Postmaster } from './pid-file.ts'
 import { type Started, startMsMax, startPostmaster } from './postmaster.ts'
 import { whose } from './processes.ts'
 import { refusal } from './server-answers.ts'
 import { takeStartLock } from './start-lock.ts'
 import { stopPostmaster } from './stop-postmaster.ts'
-import { type Outcome, type Role, type Use, useServer } from './users-lock.ts'
 
 export interface EmbeddedPostgres {
   /** postgres://latchkey:<password>@127.0.0.1:<port>/latchkey */

@@ -1,5 +1,5 @@
 /**
- * Brings the database to the present schema: the files of sql/migrations, in order, each once. All in one transaction
+ * Brings the database to the present schema: the files of sql/postgres, in order, each once. All in one transaction
  * under a lock, so instances may start together and a failed one leaves nothing half-made.
  */
 import { dirname } from 'node:path'
@@ -29,7 +29,7 @@ export async function migrate(url: string): Promise<Migration[]> {
   try {
     return await sql.begin(async (tx) => {
       await tx`select pg_advisory_xact_lock(${migrationLock})`
-      const first = fileURLToPath(import.meta.resolve('#sql/migrations/001.do.users-and-keys.sql'))
+      const first = fileURLToPath(import.meta.resolve('#sql/postgres/001.do.users-and-keys.sql'))
       const postgrator = new Postgrator({
         migrationPattern: `${dirname(first)}/*.sql`,
         driver: 'pg',

@@ -7,9 +7,9 @@ import slotOf from 'cluster-key-slot'
 import { Cluster, type Redis } from 'ioredis'
 import { createMinuteCounts } from '../memory/minute-counts.ts'
 import type { Counter } from '../stores.ts'
-import { answerOf } from './answer-of.ts'
 import { loadScripts } from './scripts.ts'
 import { createShard, type Mode, type Shard } from './shard.ts'
+import { answerOf } from './with-timeout.ts'
 
 export interface RedisCounterOptions {
   client: Redis | Cluster
@@ -21,7 +21,7 @@ export interface RedisCounterOptions {
 
 const raiseTimeoutMs = 500
 const raiseAtOnce = 500
-/** Longer than any instance believes a cached copy (60 s at most, see gate.ts). sql/hit.lua has it too. */
+/** Longer than any instance believes a cached copy (60 s at most, see gate.ts). sql/redis/hit.lua has it too. */
 const versionTtlS = 600
 
 export function createRedisCounter(options: RedisCounterOptions): Counter {

@@ -5,10 +5,10 @@ import { Cluster, type Redis } from 'ioredis'
 import { minuteOf } from '../rules/window.ts'
 
 export interface Scripts {
-  /** sql/hit.lua for these API keys; in a cluster for one. */
+  /** sql/redis/hit.lua for these API keys; in a cluster for one. */
   hit(keyIds: string[], hits: number[]): Promise<number[]>
   ping(): Promise<unknown>
-  /** sql/raise-version.lua. */
+  /** sql/redis/raise-version.lua. */
   raiseVersion(keyId: string, version: number, ttlS: number): Promise<number>
 }
 
@@ -27,9 +27,9 @@ export const versionKey = (keyId: string) => `rl:{${keyId}}:v`
 const isApart = (error: unknown) => /\bnon local key\b/.test((error as Error).message)
 
 export function loadScripts(client: Redis | Cluster): Scripts {
-  client.defineCommand('latchkeyHit', { lua: source('hit.lua') })
-  client.defineCommand('latchkeyCount', { lua: source('count.lua'), numberOfKeys: 1 })
-  client.defineCommand('latchkeyRaise', { lua: source('raise-version.lua'), numberOfKeys: 1 })
+  client.defineCommand('latchkeyHit', { lua: source('redis/hit.lua') })
+  client.defineCommand('latchkeyCount', { lua: source('redis/count.lua'), numberOfKeys: 1 })
+  client.defineCommand('latchkeyRaise', { lua: source('redis/raise-version.lua'), numberOfKeys: 1 })
   const commands = client as unknown as Commands
 
   /**
@@ -68,7 +68,7 @@ const isOneEach = (hits: number[]) => hits.every((count) => count === 1)
 
 const unreadable = -1
 
-/** As sql/hit.lua reads it. */
+/** As sql/redis/hit.lua reads it. */
 function versionOf(text: string | null): number {
   if (text === null) return 0
   return /^\d{1,10}$/.test(text) ? Number(text) : unreadable

@@ -1,16 +1,16 @@
 /**
  * Counting on one Redis server: the whole store, or one node of a cluster.
  *
- * Hits are gathered for a turn of the event loop and go as one call of sql/hit.lua (in a cluster one for each API key, which the
+ * Hits are gathered for a turn of the event loop and go as one call of sql/redis/hit.lua (in a cluster one for each API key, which the
  * client sends together). A call that is not answered in time is not repeated (it may have run): its hits are counted by this
  * instance instead, from the last count seen, and nothing more is sent until a probe is answered.
  */
 import type { MinuteCounts } from '../memory/minute-counts.ts'
 import { minuteOf } from '../rules/window.ts'
 import { type OnCounted, Unavailable } from '../stores.ts'
-import { answerOf } from './answer-of.ts'
 import { createHits, type Hits } from './hits.ts'
 import type { Scripts } from './scripts.ts'
+import { answerOf } from './with-timeout.ts'
 
 export type Mode = 'shared' | 'local'
 

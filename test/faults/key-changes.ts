@@ -1,6 +1,6 @@
 // The changes that can be made to a key: the request for each, and how to tell by an answer whether it is acted upon.
 import { operator as actor } from '../../src/commands/command.ts'
-import { createPublish } from '../../src/publish.ts'
+import { createPublish } from '../../src/guard/publish.ts'
 import { type Answer, type Instance, makeKey, makeUser } from '../instance.ts'
 import { ask } from '../process/ask.ts'
 import { patiently, type ThreeInstances } from './three-instances.ts'

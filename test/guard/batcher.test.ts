@@ -2,7 +2,7 @@
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises'
 import fc from 'fast-check'
 import t from 'tap'
-import { type BatcherOptions, createBatcher } from '../../src/batcher.ts'
+import { type BatcherOptions, createBatcher } from '../../src/guard/batcher.ts'
 import { Unavailable } from '../../src/stores.ts'
 
 const bounds = { batchMax: 100, inFlightMax: 2, queueMax: 1000, timeoutMs: 1000 }

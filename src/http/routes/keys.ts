@@ -1,8 +1,8 @@
 /** The five operations on keys (spec section 4). The caller is known and counted before any of this runs. */
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { ApiError, notFound } from '../../plugins/api-error.ts'
-import { ErrorEnvelope } from '../../schemas/error.ts'
+import { ApiError, notFound } from '../../../plugins/api-error.ts'
+import { ErrorEnvelope } from '../../../schemas/error.ts'
 import {
   CreatedKey,
   CreateKeyBody,
@@ -12,12 +12,12 @@ import {
   ListKeysQuery,
   listLimitMax,
   PatchKeyBody,
-} from '../../schemas/key.ts'
-import type { Publish } from '../publish.ts'
-import { newKey } from '../rules/new-key.ts'
-import { holdsToken } from '../rules/token.ts'
-import { type CallerUnusable, type KeyStore, keyBody, type StoredKey } from '../stores.ts'
-import type { Usage } from '../usage.ts'
+} from '../../../schemas/key.ts'
+import type { Usage } from '../../guard/last-used.ts'
+import type { Publish } from '../../guard/publish.ts'
+import { newKey } from '../../rules/new-key.ts'
+import { holdsToken } from '../../rules/token.ts'
+import { type CallerUnusable, type KeyStore, keyBody, type StoredKey } from '../../stores.ts'
 import { actorOf } from './actor.ts'
 
 export interface KeyRoutesOptions {

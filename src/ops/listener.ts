@@ -1,10 +1,10 @@
 /** The ops listener: probes and metrics, on a port of its own that need not be reachable from outside. */
 import Fastify, { type FastifyInstance } from 'fastify'
-import errors from '../plugins/errors.ts'
-import unknownRoute from '../plugins/unknown-route.ts'
-import { routable } from './app.ts'
-import { newId } from './rules/id.ts'
-import type { Service } from './service.ts'
+import errors from '../../plugins/errors.ts'
+import unknownRoute from '../../plugins/unknown-route.ts'
+import { routable } from '../http/app.ts'
+import type { Service } from '../process/service.ts'
+import { newId } from '../rules/id.ts'
 
 export interface OpsOptions {
   service: Pick<Service, 'metrics' | 'health'>

@@ -1,6 +1,6 @@
 // A change holds everywhere before it is answered: at once where it is confirmed, else after no copy is believed any more.
 import t from 'tap'
-import { createPublish } from '../../src/publish.ts'
+import { createPublish } from '../../src/guard/publish.ts'
 
 const news = [{ keyId: 'apk_1', version: 2 }]
 

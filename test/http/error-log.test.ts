@@ -2,7 +2,7 @@
 import { pino } from 'pino'
 import t from 'tap'
 import { ApiError, unavailable } from '../../plugins/api-error.ts'
-import { createErrorLog } from '../../src/error-log.ts'
+import { createErrorLog } from '../../src/http/error-log.ts'
 
 function begin(level = 'info') {
   const lines: Record<string, unknown>[] = []

@@ -1,8 +1,8 @@
 /** Who made a request, as the audit log keeps it: bounded, without query string, and with no key in it. */
 import { isIP } from 'node:net'
 import type { FastifyRequest } from 'fastify'
-import { redactTokens } from '../rules/token.ts'
-import type { Actor } from '../stores.ts'
+import { redactTokens } from '../../rules/token.ts'
+import type { Actor } from '../../stores.ts'
 
 const pathMax = 512
 const userAgentMax = 256

@@ -2,7 +2,7 @@
  * When keys were last used: noted in memory, written to Postgres in one statement at most a second later. Best effort: what
  * could not be written is tried again with what came since; a killed process loses up to a second of it.
  */
-import type { KeyStore } from './stores.ts'
+import type { KeyStore } from '../stores.ts'
 
 export interface Usage {
   note(keyId: string, atS: number): void

@@ -1,6 +1,6 @@
 /** What /metrics shows (Prometheus text format). Counted as plain numbers on the hot path, and read at the scrape. */
 import { collectDefaultMetrics, Gauge, Histogram, Counter as PromCounter, Registry } from 'prom-client'
-import { refusalReasons } from '../schemas/refusal.ts'
+import { refusalReasons } from '../../schemas/refusal.ts'
 
 export type BatchName = 'counter' | 'lookups' | 'audit' | 'usage' | 'rehash'
 

@@ -1,18 +1,18 @@
 /** The public listener. It reads in the order in which a request travels: errors, authenticate, rate limit, routes. */
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
-import type { ApiError } from '../plugins/api-error.ts'
-import authenticate, { type AuthenticateOptions } from '../plugins/authenticate.ts'
-import errors from '../plugins/errors.ts'
-import jsonBody from '../plugins/json-body.ts'
-import rateLimit, { type RateLimitOptions } from '../plugins/rate-limit.ts'
-import unknownRoute from '../plugins/unknown-route.ts'
-import { ajv } from '../plugins/validation.ts'
-import type { Config } from './config.ts'
+import type { ApiError } from '../../plugins/api-error.ts'
+import authenticate, { type AuthenticateOptions } from '../../plugins/authenticate.ts'
+import errors from '../../plugins/errors.ts'
+import jsonBody from '../../plugins/json-body.ts'
+import rateLimit, { type RateLimitOptions } from '../../plugins/rate-limit.ts'
+import unknownRoute from '../../plugins/unknown-route.ts'
+import { ajv } from '../../plugins/validation.ts'
+import type { Config } from '../config.ts'
+import { newId } from '../rules/id.ts'
+import { redactTokens } from '../rules/token.ts'
 import { docsRoutes } from './routes/docs.ts'
 import { type KeyRoutesOptions, keyRoutes } from './routes/keys.ts'
 import { verifyRoute } from './routes/verify.ts'
-import { newId } from './rules/id.ts'
-import { redactTokens } from './rules/token.ts'
 
 export interface AppOptions extends Omit<KeyRoutesOptions, 'keyPrefix' | 'defaultRateLimitRpm'> {
   config: Pick<Config, 'baseUrl' | 'trustProxy' | 'keyPrefix' | 'defaultRateLimitRpm'>

@@ -7,7 +7,7 @@
 
 local version = tonumber(ARGV[1])
 local reply = redis.pcall('get', KEYS[1])
--- Anything else is no version, to sql/hit.lua neither.
+-- Anything else is no version, to sql/redis/hit.lua neither.
 local isVersion = type(reply) == 'string' and #reply < 11 and string.find(reply, '^%d+$')
 local known = isVersion and tonumber(reply) or 0
 if known > version then version = known end

@@ -6,12 +6,10 @@
  * is not vouched for is read again, in a batch, before the request goes on. Only usable keys are kept, so an unknown, a
  * revoked, an expired and an ownerless token all take the same way: one reading, one audit entry.
  */
-import type { Caller, Refused, Verdict } from '../plugins/authenticate.ts'
-import type { Counted } from '../plugins/rate-limit.ts'
-import { createBatcher } from './batcher.ts'
-import type { CachedKey, KeyCache } from './key-cache.ts'
-import { whyUnusable } from './rules/key-state.ts'
-import { hashSecretId, hashToken } from './rules/token.ts'
+import type { Caller, Refused, Verdict } from '../../plugins/authenticate.ts'
+import type { Counted } from '../../plugins/rate-limit.ts'
+import { whyUnusable } from '../rules/key-state.ts'
+import { hashSecretId, hashToken } from '../rules/token.ts'
 import {
   type Counter,
   type KeyCredential,
@@ -20,7 +18,9 @@ import {
   type Rehash,
   type Turn,
   Unavailable,
-} from './stores.ts'
+} from '../stores.ts'
+import { createBatcher } from './batcher.ts'
+import type { CachedKey, KeyCache } from './key-cache.ts'
 
 export interface GateOptions {
   keys: Pick<KeyStore, 'findByHash'>

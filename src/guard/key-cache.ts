@@ -6,7 +6,7 @@
  * becomes the old one and what the old one still held is forgotten. One map look-up for a hot key, no list to keep.
  */
 import { hash, randomBytes } from 'node:crypto'
-import type { Caller } from '../plugins/authenticate.ts'
+import type { Caller } from '../../plugins/authenticate.ts'
 
 /** A key as read from Postgres. Believed only while the counter vouches for it (see gate.ts). */
 export interface CachedKey extends Caller {

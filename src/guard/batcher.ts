@@ -2,7 +2,7 @@
  * The batch: what arrives in one turn of the event loop goes to a server as one statement. A lone item goes out at the
  * end of its own turn, so batching adds no waiting; while as many batches as allowed are under way, items gather.
  */
-import { Overloaded, Unavailable } from './stores.ts'
+import { Overloaded, Unavailable } from '../stores.ts'
 
 export interface BatcherOptions<I, O> {
   /** Answers each item, in order. A rejection goes to every item of the batch. */

@@ -1,6 +1,6 @@
 // When keys were last used: gathered, written soon, and written again if it could not be.
 import t from 'tap'
-import { createUsage } from '../../src/usage.ts'
+import { createUsage } from '../../src/guard/last-used.ts'
 import { until } from '../stores/until.ts'
 
 /** The writing end: each write by hand where `held`, else at once. */

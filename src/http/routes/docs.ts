@@ -1,7 +1,7 @@
 /** /docs/errors/{code}: the page that each `docs_url` names, made from the table that makes the envelope. No key needed. */
 import type { FastifyInstance } from 'fastify'
-import { ApiError } from '../../plugins/api-error.ts'
-import { type ErrorCode, type ErrorRow, errorTable } from '../../schemas/error.ts'
+import { ApiError } from '../../../plugins/api-error.ts'
+import { type ErrorCode, type ErrorRow, errorTable } from '../../../schemas/error.ts'
 
 export async function docsRoutes(app: FastifyInstance, { onAnswer }: { onAnswer: (status: number) => void }) {
   const pages = new Map(

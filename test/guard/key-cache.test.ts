@@ -1,7 +1,7 @@
 // The cache of usable keys: bounded, forgetful of what is not used, and never wrong about whose key it gives.
 import fc from 'fast-check'
 import t from 'tap'
-import { type CachedKey, createKeyCache, type KeyCache } from '../../src/key-cache.ts'
+import { type CachedKey, createKeyCache, type KeyCache } from '../../src/guard/key-cache.ts'
 
 const keyOf = (cache: KeyCache, token: string, readAtMs = 0): CachedKey => ({
   id: `apk_${token}`,

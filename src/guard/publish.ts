@@ -3,7 +3,7 @@
  * until no instance can believe an older copy any more; tries go on meanwhile, and end the wait early.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Counter } from './stores.ts'
+import type { Counter } from '../stores.ts'
 
 export type Publish = (versions: { keyId: string; version: number }[]) => Promise<void>
 

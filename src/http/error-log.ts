@@ -3,8 +3,8 @@
  * 429 in the key's counter, so they are told at debug level only; of 503s one line a second, with how many there were.
  */
 import type { FastifyRequest } from 'fastify'
-import type { ApiError } from '../plugins/api-error.ts'
-import type { Log } from './log.ts'
+import type { ApiError } from '../../plugins/api-error.ts'
+import type { Log } from '../process/log.ts'
 
 const unavailableEveryMs = 1000
 
