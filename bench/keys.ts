@@ -48,9 +48,9 @@ function* rows(users: string[], count: number, keep: (token: string) => void) {
     const userId = users[first / keysPerUser]!
     for (let n = first; n < Math.min(first + keysPerUser, count); n++) {
       const wanted = { userId, name: `key ${n}`, rateLimitRpm: limit, expiresAt: null }
-      const { token, key } = newKey(wanted, { keyPrefix: 'lk', hashSecret })
+      const { token, key } = newKey(wanted, { tokenPrefix: 'lk', hashSecret })
       keep(token)
-      lines += `${key.id}\t${userId}\t${key.name}\t\\\\x${key.hash.toString('hex')}\t${key.keyPrefix}\t${limit}\n`
+      lines += `${key.id}\t${userId}\t${key.name}\t\\\\x${key.hash.toString('hex')}\t${key.displayPrefix}\t${limit}\n`
     }
     yield lines
   }

@@ -19,18 +19,18 @@ export interface Caller {
   readonly expiresAt: number | null
 }
 
-export interface Refused {
+export interface Denied {
   readonly ok: false
   readonly reason: RefusalReason
   /** The key and its owner where the token is a known one. */
   readonly keyId?: string
   readonly userId?: string
 }
-export type Verdict = { readonly ok: true; readonly caller: Caller } | Refused
+export type Verdict = { readonly ok: true; readonly caller: Caller } | Denied
 
 export interface AuthenticateOptions {
   /** The token's fixed beginning, without the underscore. */
-  keyPrefix: string
+  tokenPrefix: string
   /** What the 401 names in WWW-Authenticate (RFC 9110, 11.6.1). */
   realm?: string
   /**
@@ -39,7 +39,7 @@ export interface AuthenticateOptions {
    */
   verify: (token: string, done: (error: Error | null, verdict?: Verdict) => void) => void
   /** Keeps the reason. The 401 leaves when it resolves; if it rejects the answer is a 503. */
-  record: (refused: Refused, request: FastifyRequest) => Promise<void>
+  record: (refused: Denied, request: FastifyRequest) => Promise<void>
 }
 
 declare module 'fastify' {
@@ -48,15 +48,19 @@ declare module 'fastify' {
   }
   interface FastifyInstance {
     /** Refuses a request whose key turned out to be unusable after all: keeps the reason, then gives the 401. */
-    refuse: (refused: Refused, request: FastifyRequest, reply: FastifyReply) => Promise<ApiError>
+    unauthorized: (refused: Denied, request: FastifyRequest, reply: FastifyReply) => Promise<ApiError>
   }
 }
 
 export default fp<AuthenticateOptions>(
-  async (app, { keyPrefix, realm = 'latchkey', verify, record }) => {
-    const begin = `${keyPrefix}_`
+  async (app, { tokenPrefix, realm = 'latchkey', verify, record }) => {
+    const begin = `${tokenPrefix}_`
 
-    async function refuse(refused: Refused, request: FastifyRequest, reply: FastifyReply): Promise<ApiError> {
+    async function unauthorized(
+      refused: Denied,
+      request: FastifyRequest,
+      reply: FastifyReply,
+    ): Promise<ApiError> {
       request.caller = null
       for (const name of rateHeaders) reply.removeHeader(name)
       try {
@@ -72,14 +76,14 @@ export default fp<AuthenticateOptions>(
     }
 
     app.decorateRequest('caller', null)
-    app.decorate('refuse', refuse)
+    app.decorate('unauthorized', unauthorized)
     app.addHook('onRequest', (request, reply, done) => {
       const presented = presentedToken(request)
-      if (typeof presented !== 'string') return void refuse(presented, request, reply).then(done)
-      if (!presented.startsWith(begin)) return void refuse(wrongPrefix, request, reply).then(done)
+      if (typeof presented !== 'string') return void unauthorized(presented, request, reply).then(done)
+      if (!presented.startsWith(begin)) return void unauthorized(wrongPrefix, request, reply).then(done)
       verify(presented, (error, verdict) => {
         if (error !== null || verdict === undefined) return done(unavailable(error))
-        if (!verdict.ok) return void refuse(verdict, request, reply).then(done)
+        if (!verdict.ok) return void unauthorized(verdict, request, reply).then(done)
         request.caller = verdict.caller
         done()
       })
@@ -91,9 +95,9 @@ export default fp<AuthenticateOptions>(
 /** Never on a 401 (they would tell a known key from an unknown one). */
 const rateHeaders = ['x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset', 'retry-after']
 
-const missingHeader: Refused = { ok: false, reason: 'missing_header' }
-const wrongScheme: Refused = { ok: false, reason: 'wrong_scheme' }
-const wrongPrefix: Refused = { ok: false, reason: 'wrong_prefix' }
+const missingHeader: Denied = { ok: false, reason: 'missing_header' }
+const wrongScheme: Denied = { ok: false, reason: 'wrong_scheme' }
+const wrongPrefix: Denied = { ok: false, reason: 'wrong_prefix' }
 
 /** `Bearer`, exactly one space, and one token68 (RFC 9110, 11.2): no quotes, nothing after it. */
 const credentials = /^Bearer ([A-Za-z0-9\-._~+/]+=*)$/
@@ -101,7 +105,7 @@ const credentials = /^Bearer ([A-Za-z0-9\-._~+/]+=*)$/
 /**
  * The token of the one Authorization header. Node's `headers` hides a second one, so the raw list is read.
  */
-function presentedToken({ raw: { rawHeaders } }: FastifyRequest): string | Refused {
+function presentedToken({ raw: { rawHeaders } }: FastifyRequest): string | Denied {
   let value: string | undefined
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = rawHeaders[i]!

@@ -4,14 +4,14 @@
  */
 import fp from 'fastify-plugin'
 import { ApiError, unavailable } from './api-error.ts'
-import type { Caller, Refused } from './authenticate.ts'
+import type { Caller, Denied } from './authenticate.ts'
 
 export interface Counted {
   readonly ok: true
   /** The caller as of this count: newer than the one authenticated where the key was changed meanwhile. */
   readonly caller: Caller
   /** This request's number in the minute, from 1. */
-  readonly number: number
+  readonly count: number
   /** The counting server's clock, Unix milliseconds: window, reset and Retry-After all come from it. */
   readonly nowMs: number
 }
@@ -21,30 +21,21 @@ export interface RateLimitOptions {
    * Counts one request of the caller. The count may find that the key has become unusable: then the request is
    * refused after all. An error means that it cannot be decided, and is answered 503.
    */
-  hit: (caller: Caller, done: (error: Error | null, counted?: Counted | Refused) => void) => void
-}
-
-declare module 'fastify' {
-  interface FastifyRequest {
-    /** The counting server's clock when this request was counted, Unix milliseconds. */
-    countedAtMs: number
-  }
+  hit: (caller: Caller, done: (error: Error | null, counted?: Counted | Denied) => void) => void
 }
 
 const windowMs = 60_000
 
 export default fp<RateLimitOptions>(
   async (app, { hit }) => {
-    app.decorateRequest('countedAtMs', 0)
     app.addHook('onRequest', (request, reply, done) => {
       hit(request.caller!, (error, counted) => {
         if (error !== null || counted === undefined) return done(unavailable(error))
-        if (!counted.ok) return void app.refuse(counted, request, reply).then(done)
-        const { caller, number, nowMs } = counted
+        if (!counted.ok) return void app.unauthorized(counted, request, reply).then(done)
+        const { caller, count: number, nowMs } = counted
         const limit = caller.rateLimitRpm
         const resetMs = nowMs - (nowMs % windowMs) + windowMs
         request.caller = caller
-        request.countedAtMs = nowMs
         reply.header('x-ratelimit-limit', limit)
         reply.header('x-ratelimit-remaining', number < limit ? limit - number : 0)
         reply.header('x-ratelimit-reset', resetMs / 1000)

@@ -21,7 +21,7 @@ export interface Config {
   logLevel: string
   /** Proxies in front: how many, or their addresses. */
   trustProxy: number | readonly string[] | false
-  keyPrefix: string
+  tokenPrefix: string
   keyCacheSeconds: number
   maxKeysPerUser: number
   defaultRateLimitRpm: number
@@ -105,7 +105,7 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
       'false, the number of proxies in front (1 to 100), or their addresses or CIDR blocks separated by commas',
       parseTrustProxy,
     ),
-    keyPrefix: text(
+    tokenPrefix: text(
       'KEY_PREFIX',
       'lk',
       '2 to 16 letters and digits, beginning with a letter',

@@ -17,17 +17,17 @@ export class Overloaded extends Unavailable {}
 // ---- counting -------------------------------------------------------------------------------------------------
 
 /** What one script call answered to all who were counted by it. */
-export interface Turn {
+export interface CountReply {
   /** The counting server's clock, Unix milliseconds. */
   readonly nowMs: number
   /** This process's monotonic clock at the answer, milliseconds (performance.now). */
   readonly monoMs: number
   /** Whether the versions are those of the shared store. If not, nothing vouches for a cached key. */
-  readonly vouched: boolean
+  readonly shared: boolean
 }
 
 /** `number`: this hit's own in the minute, from 1. `version`: the key's; 0 if none is known, below 0 if unreadable. */
-export type OnCounted = (number: number, version: number, turn: Turn) => void
+export type OnCounted = (count: number, version: number, turn: CountReply) => void
 
 export interface Counter {
   /** Adds one hit to the key's current minute. False when full: nothing was counted and nobody is called. */
@@ -49,7 +49,7 @@ export interface StoredKey {
   id: string
   userId: string
   name: string
-  keyPrefix: string
+  displayPrefix: string
   rateLimitRpm: number
   version: number
   createdAt: number
@@ -68,8 +68,8 @@ export interface KeyCredential {
   expiresAt: number | null
   revokedAt: number | null
   ownerDeleted: boolean
-  /** Of the HASH_SECRET that `hash` was made under; null if not known. */
-  hashSecretId: string | null
+  /** Of the HASH_SECRET that `hash` was made under. */
+  hashSecretId: string
   nowS: number
 }
 
@@ -91,7 +91,10 @@ export interface Actor {
 }
 
 /** The caller's key was revoked, or otherwise became unusable, before the change was made. */
-export type CallerUnusable = { ok: false; reason: 'caller_unusable'; refusal: RefusalReason }
+export type CallerUnusable = { ok: false; reason: 'caller_unusable'; denial: RefusalReason }
+
+/** The expiry asked for is not after the database's clock, `nowS` in Unix seconds. */
+export type ExpiresInPast = { ok: false; reason: 'expires_in_past'; nowS: number }
 
 export type KeyChange = { name?: string; rateLimitRpm?: number; expiresAt?: number | null }
 
@@ -103,7 +106,10 @@ export interface KeyStore {
     key: NewKey,
     actor: Actor,
   ): Promise<
-    { ok: true; key: StoredKey } | { ok: false; reason: 'limit_reached' | 'no_such_user' } | CallerUnusable
+    | { ok: true; key: StoredKey }
+    | { ok: false; reason: 'limit_reached' | 'no_such_user' }
+    | ExpiresInPast
+    | CallerUnusable
   >
   get(id: string, userId: string): Promise<StoredKey | null>
   /** Newest first, at most `limit`; null if `startingAfter` is not one of the user's keys. */
@@ -116,7 +122,12 @@ export interface KeyStore {
     userId: string,
     change: KeyChange,
     actor: Actor,
-  ): Promise<{ ok: true; key: StoredKey } | { ok: false; reason: 'absent' | 'not_active' } | CallerUnusable>
+  ): Promise<
+    | { ok: true; key: StoredKey }
+    | { ok: false; reason: 'absent' | 'not_active' }
+    | ExpiresInPast
+    | CallerUnusable
+  >
   /** Idempotent: a revoked key keeps its moment. `userId` null: the operator, for any user. */
   revoke(
     id: string,
@@ -127,7 +138,7 @@ export interface KeyStore {
   touch(uses: Map<string, number>): Promise<void>
   /** Keeps keys under another hash, made under the secret of that id. Changes nothing where `from` is not the hash any more. */
   rehash(hashes: Rehash[], hashSecretId: string): Promise<void>
-  /** How many usable keys are hashed under each secret, by its id; "" where it is not known. */
+  /** How many usable keys are hashed under each secret, by its id. */
   countBySecret(): Promise<Map<string, number>>
 }
 
@@ -159,7 +170,7 @@ export type AuditEvent =
   | 'user.deleted'
 
 /** One refusal to be kept. Everything from outside is bounded and free of secrets. */
-export interface Refusal extends Actor {
+export interface RefusalRecord extends Actor {
   reason: RefusalReason
   userId: string | null
 }
@@ -183,7 +194,7 @@ export interface AuditEntry {
 
 export interface AuditLog {
   /** Resolves once all are committed. */
-  recordRefusals(refusals: Refusal[]): Promise<void>
+  recordRefusals(refusals: RefusalRecord[]): Promise<void>
   find(requestId: string): Promise<AuditEntry[]>
   /** Newest first. `since` is a moment in Unix seconds. */
   list(filter: {
@@ -198,7 +209,7 @@ export interface AuditLog {
 export const keyBody = (key: StoredKey): Key => ({
   id: key.id,
   name: key.name,
-  key_prefix: key.keyPrefix,
+  key_prefix: key.displayPrefix,
   rate_limit_rpm: key.rateLimitRpm,
   last_used_at: key.lastUsedAt,
   expires_at: key.expiresAt,

@@ -1,6 +1,7 @@
 /** Instances of the service on real servers, for tests: started in this process, closed at the end of the test. */
 import type { AddressInfo } from 'node:net'
 import { pino } from 'pino'
+import postgres from 'postgres'
 import type { Test } from 'tap'
 import { type Config, readConfig } from '../src/config.ts'
 import { openService, type Service } from '../src/process/service.ts'
@@ -129,13 +130,23 @@ export async function makeKey(
   { service, config }: Instance,
   wanted: { userId: string; name?: string; rateLimitRpm?: number; expiresAt?: number | null },
 ) {
+  const { expiresAt = null } = wanted
+  // No key is created expired: it becomes so afterwards.
+  const isPast = expiresAt !== null && expiresAt * 1000 <= Date.now()
   const { token, key } = newKey(
-    { name: 'a key', rateLimitRpm: 1_000_000, expiresAt: null, ...wanted },
-    { keyPrefix: config.keyPrefix, hashSecret: service.stores.hashSecret },
+    { name: 'a key', rateLimitRpm: 1_000_000, ...wanted, expiresAt: isPast ? null : expiresAt },
+    { tokenPrefix: config.tokenPrefix, hashSecret: service.stores.hashSecret },
   )
   const created = await service.stores.keys.create(key, operator())
   if (!created.ok) throw new Error(`not created: ${created.reason}`)
-  return { ...keyBody(created.key), token, userId: wanted.userId }
+  if (isPast) await setExpiry(config.databaseUrl!, key.id, expiresAt)
+  return { ...keyBody(created.key), expires_at: expiresAt, token, userId: wanted.userId }
+}
+
+async function setExpiry(databaseUrl: string, id: string, expiresAt: number) {
+  const sql = postgres(databaseUrl, { max: 1 })
+  await sql`update api_keys set expires_at = to_timestamp(${expiresAt}) where id = ${id}`
+  await sql.end({ timeout: 1 })
 }
 
 /** A user with one key: what most tests begin with. */

@@ -12,9 +12,11 @@ create table api_keys (
   user_id         text not null references users (id),
   name            text not null,
   key_hash        bytea not null unique,
+  -- Identifies the HASH_SECRET behind key_hash, so that an operator can follow a rotation. It does not reveal the secret.
+  hash_secret_id  text not null,
   key_prefix      text not null,
   rate_limit_rpm  integer not null default 1000,
-  -- Raised by every change; what a cached copy is compared with.
+  -- Every change raises it; cached copies are compared with it.
   version         integer not null default 1,
   created_at      timestamptz not null default now(),
   expires_at      timestamptz,
@@ -27,9 +29,13 @@ create table api_keys (
   constraint rate_limit_rpm_is_positive check (rate_limit_rpm > 0),
   constraint rate_limit_rpm_is_at_most_a_billion check (rate_limit_rpm <= 1000000000),
   constraint version_is_positive check (version > 0)
-) with (fillfactor = 80); -- last_used_at changes often: room for its new row version on the same page (HOT)
+) with (fillfactor = 80); -- last_used_at changes often: room for the new row version on the same page (HOT)
 
 -- A user's keys, newest first: the order and the cursor of GET /v1/keys.
 create index api_keys_of_user on api_keys (user_id, created_at desc, id desc);
--- How many usable keys a user has: MAX_KEYS_PER_USER.
-create index api_keys_of_user_not_revoked on api_keys (user_id) where revoked_at is null;
+-- The same order for each value of ?status=. The second one also counts usable keys (MAX_KEYS_PER_USER).
+create index api_keys_revoked on api_keys (user_id, created_at desc, id desc) where revoked_at is not null;
+create index api_keys_not_revoked on api_keys (user_id, created_at desc, id desc) include (expires_at)
+  where revoked_at is null;
+create index api_keys_expiring on api_keys (user_id, created_at desc, id desc) include (expires_at)
+  where revoked_at is null and expires_at is not null;

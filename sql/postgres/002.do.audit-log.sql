@@ -1,4 +1,5 @@
--- One partition a day (UTC), made ahead and dropped by the service: retention never deletes row by row.
+-- Refusals can be many and are kept for a while; changes of keys and users are few and kept for good. So refusals have one
+-- partition a day (UTC), made ahead and dropped whole by the service: retention never deletes row by row.
 create table audit_log (
   id            text not null,
   occurred_at   timestamptz not null default now(),
@@ -13,10 +14,15 @@ create table audit_log (
   ip            text,
   user_agent    text,
   details       jsonb,
-  primary key (occurred_at, id),
+  primary key (event, occurred_at, id),
   constraint audit_ids_begin_with_aud check (id like 'aud\_%'),
   constraint only_refusals_have_a_reason check ((reason is not null) = (event = 'auth.refused'))
-) partition by range (occurred_at);
+) partition by list (event);
+
+create table audit_refusals partition of audit_log for values in ('auth.refused') partition by range (occurred_at);
+create table audit_changes partition of audit_log default;
 
 create index audit_log_by_request on audit_log (request_id);
-create index audit_log_by_key on audit_log (key_id, occurred_at) where key_id is not null;
+-- Every refusal has an entry here, also without a known key: the 401 of an unknown key must not leave sooner than that of a
+-- known one because its audit entry is less work to write.
+create index audit_log_by_key on audit_log (key_id, occurred_at);

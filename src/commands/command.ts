@@ -39,7 +39,7 @@ export async function withStores<T>(
     onProgress: (line) => process.stderr.write(`${line}\n`),
   })
   try {
-    return await work(stores, createPublish({ counter: stores.counter, believedMs: stores.believedMs }))
+    return await work(stores, createPublish({ counter: stores.counter, maxStaleMs: stores.maxStaleMs }))
   } finally {
     await stores.close()
   }
@@ -55,7 +55,7 @@ export const operator = (): Actor => ({
   userAgent: 'latchkey command line',
 })
 
-export function requiredName(args: Args, { keyPrefix }: Pick<Config, 'keyPrefix'>): string {
+export function requiredName(args: Args, { tokenPrefix }: Pick<Config, 'tokenPrefix'>): string {
   const { name } = args
   if (name === undefined) throw new Error('--name is required')
   if ([...name].length > nameMaxLength || !new RegExp(namePattern, 'u').test(name)) {
@@ -63,7 +63,7 @@ export function requiredName(args: Args, { keyPrefix }: Pick<Config, 'keyPrefix'
       `--name must have 1 to ${nameMaxLength} characters, not only blanks, without control characters`,
     )
   }
-  if (holdsToken(name, keyPrefix)) throw new Error('--name holds an API key; a name is kept and shown')
+  if (holdsToken(name, tokenPrefix)) throw new Error('--name holds an API key; a name is kept and shown')
   return name
 }
 

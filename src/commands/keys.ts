@@ -33,14 +33,15 @@ export const keysCreate: Command = {
       name,
       rateLimitRpm:
         rpm === undefined ? config.defaultRateLimitRpm : wholeNumber('rate-limit-rpm', rpm, 1, rateLimitMax),
-      expiresAt:
-        expiry === undefined ? null : wholeNumber('expires-at', expiry, nowS() + 1, expiresAtEndS - 1),
+      expiresAt: expiry === undefined ? null : wholeNumber('expires-at', expiry, 1, expiresAtEndS - 1),
     }
     const { token, created } = await withStores(config, async ({ keys, hashSecret }) => {
-      const { token, key } = newKey(wanted, { keyPrefix: config.keyPrefix, hashSecret })
+      const { token, key } = newKey(wanted, { tokenPrefix: config.tokenPrefix, hashSecret })
       return { token, created: await keys.create(key, operator()) }
     })
     if (!created.ok) {
+      if (created.reason === 'expires_in_past')
+        throw new Error(`--expires-at must be in the future; it is now ${Math.floor(created.nowS)}`)
       throw new Error(
         created.reason === 'limit_reached'
           ? `user ${userId} already has ${config.maxKeysPerUser} usable keys (MAX_KEYS_PER_USER)`
@@ -64,7 +65,7 @@ export const keysList: Command = {
     })
     const rows = found.map((key) => [
       key.id,
-      key.keyPrefix,
+      key.displayPrefix,
       keyState(key, nowS()),
       String(key.rateLimitRpm),
       moment(key.createdAt),
@@ -117,7 +118,7 @@ export const keysRehashStatus: Command = {
     const rows = [
       ['HASH_SECRET', String(current)],
       ['HASH_SECRET_PREVIOUS', config.hashSecretPrevious === null ? 'not set' : String(previous)],
-      ['neither, or not known', String(left - previous)],
+      ['neither', String(left - previous)],
     ]
     return {
       json: { usable, current, left, previous, other: left - previous },

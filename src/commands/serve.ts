@@ -144,7 +144,7 @@ async function greet(
     rateLimitRpm: config.defaultRateLimitRpm,
     expiresAt: null,
   }
-  const { token, key } = newKey(wanted, { keyPrefix: config.keyPrefix, hashSecret })
+  const { token, key } = newKey(wanted, { tokenPrefix: config.tokenPrefix, hashSecret })
   await keys.create(key, operator())
   say(`
 Your first API key, shown only this once (it belongs to ${user.id}):

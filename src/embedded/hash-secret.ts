@@ -4,7 +4,10 @@ import { link, mkdir, readFile, unlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
 /** `isNeeded`: whether there are keys that only the lost one knows; then none is made in its place. */
-export async function keptHashSecret(dataDir: string, isNeeded: () => Promise<boolean>): Promise<string> {
+export async function readOrCreateHashSecret(
+  dataDir: string,
+  isNeeded: () => Promise<boolean>,
+): Promise<string> {
   const file = join(dataDir, 'hash-secret')
   const kept = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return ''

@@ -6,17 +6,17 @@
  * is not vouched for is read again, in a batch, before the request goes on. Only usable keys are kept, so an unknown, a
  * revoked, an expired and an ownerless token all take the same way: one reading, one audit entry.
  */
-import type { Caller, Refused, Verdict } from '../../plugins/authenticate.ts'
+import type { Caller, Denied, Verdict } from '../../plugins/authenticate.ts'
 import type { Counted } from '../../plugins/rate-limit.ts'
-import { whyUnusable } from '../rules/key-state.ts'
+import { denialReason } from '../rules/key-state.ts'
 import { hashSecretId, hashToken } from '../rules/token.ts'
 import {
   type Counter,
+  type CountReply,
   type KeyCredential,
   type KeyStore,
   Overloaded,
   type Rehash,
-  type Turn,
   Unavailable,
 } from '../stores.ts'
 import { createBatcher } from './batcher.ts'
@@ -30,9 +30,9 @@ export interface GateOptions {
   /** Its keys are found too, and handed to `onStaleHash`. */
   hashSecretPrevious: string | null
   /** How long a vouched copy is believed, milliseconds. */
-  vouchedMs: number
+  cacheTtlMs: number
   /** How long an unvouched one is; 0: never. */
-  unvouchedMs: number
+  degradedCacheTtlMs: number
   /** Notes a use at the given Unix second; called at most once a second and key. */
   onUse: (keyId: string, atS: number) => void
   /** While there is a previous secret: a usable key not yet kept under `hashSecret`; told at each reading until it is. */
@@ -52,20 +52,20 @@ const lookupQueueMax = 10_000
 /** What a token is looked for by. */
 type Hashes = Pick<CachedKey, 'hash' | 'previousHash'>
 
-const unknown: Refused = { ok: false, reason: 'unknown_key' }
+const unknown: Denied = { ok: false, reason: 'unknown_key' }
 
 export interface Gate {
   verify(token: string, done: (error: Error | null, verdict?: Verdict) => void): void
-  hit(caller: Caller, done: (error: Error | null, counted?: Counted | Refused) => void): void
+  hit(caller: Caller, done: (error: Error | null, counted?: Counted | Denied) => void): void
   /** Whether the last look-up failed. */
   readonly postgresAway: boolean
   /** Believes no copy read before now: the counter lost sight of changes made meanwhile. */
-  distrust(): void
+  invalidateBefore(): void
   drained(): Promise<void>
 }
 
 export function createGate(options: GateOptions): Gate {
-  const { keys, counter, cache, hashSecret, hashSecretPrevious, vouchedMs, unvouchedMs } = options
+  const { keys, counter, cache, hashSecret, hashSecretPrevious, cacheTtlMs, degradedCacheTtlMs } = options
   const { onUse, onStaleHash, onLookupBatch, onShed } = options
   const currentSecretId = hashSecretId(hashSecret)
   let postgresAway = false
@@ -93,7 +93,7 @@ export function createGate(options: GateOptions): Gate {
   })
 
   /** Reads a key and keeps it if usable, else forgets it. The reading begins after this call, never before. */
-  async function read(cacheName: string, hashes: Hashes): Promise<{ ok: true; key: CachedKey } | Refused> {
+  async function read(cacheName: string, hashes: Hashes): Promise<{ ok: true; key: CachedKey } | Denied> {
     const { hash, previousHash } = hashes
     const readAtMs = performance.now()
     let credential: KeyCredential | undefined
@@ -104,7 +104,7 @@ export function createGate(options: GateOptions): Gate {
       if (!(error instanceof Overloaded)) postgresAway = true
       throw error
     }
-    const reason = credential === undefined ? 'unknown_key' : whyUnusable(credential, credential.nowS)
+    const reason = credential === undefined ? 'unknown_key' : denialReason(credential, credential.nowS)
     if (credential === undefined || reason !== null) {
       cache.delete(cacheName)
       if (credential === undefined || reason === null) return unknown
@@ -144,11 +144,11 @@ export function createGate(options: GateOptions): Gate {
       key.touchedS = nowS
       onUse(key.id, nowS)
     }
-    return { ok: true, caller: key, number, nowMs }
+    return { ok: true, caller: key, count: number, nowMs }
   }
 
   /** Neither changed nor expired, as far as the counter can say. */
-  const isCurrent = (key: CachedKey, version: number, turn: Turn) =>
+  const isCurrent = (key: CachedKey, version: number, turn: CountReply) =>
     key.readAtMs >= believableFromMs &&
     version >= 0 &&
     version <= key.version &&
@@ -174,18 +174,18 @@ export function createGate(options: GateOptions): Gate {
       const taken = counter.hit(key.id, (number, version, turn) => {
         const current = isCurrent(key, version, turn)
         const ageMs = turn.monoMs - key.readAtMs
-        const believedMs = turn.vouched ? vouchedMs : unvouchedMs
-        if (current && ageMs < believedMs) {
-          if (ageMs > believedMs / 2 && turn.vouched) refresh(key)
+        const ttlMs = turn.shared ? cacheTtlMs : degradedCacheTtlMs
+        if (current && ageMs < ttlMs) {
+          if (ageMs > ttlMs / 2 && turn.shared) refresh(key)
           return done(null, admit(key, number, turn.nowMs))
         }
-        const mayGoOn = current && turn.vouched && ageMs < postgresAwayMs
+        const mayGoOn = current && turn.shared && ageMs < postgresAwayMs
         if (mayGoOn && postgresAway) {
           refresh(key)
           return done(null, admit(key, number, turn.nowMs))
         }
         let answered = false
-        const answer = (error: Error | null, counted?: Counted | Refused) => {
+        const answer = (error: Error | null, counted?: Counted | Denied) => {
           if (answered) return
           answered = true
           clearTimeout(timer)
@@ -212,7 +212,7 @@ export function createGate(options: GateOptions): Gate {
     get postgresAway() {
       return postgresAway
     },
-    distrust() {
+    invalidateBefore() {
       believableFromMs = performance.now()
     },
     drained: () => lookups.drained(),

@@ -4,7 +4,7 @@
  */
 import type { KeyStore } from '../stores.ts'
 
-export interface Usage {
+export interface LastUsed {
   note(keyId: string, atS: number): void
   /**
    * The last uses not known to be in Postgres now, Unix seconds. Asked for before a key is read from there: a use that is
@@ -20,12 +20,12 @@ const statementMax = 5000
 /** Keys noted while Postgres is away; about 100 bytes each. Beyond it the uses of further keys are forgotten. */
 const pendingMax = 200_000
 
-export function createUsage(options: {
+export function createLastUsed(options: {
   keys: Pick<KeyStore, 'touch'>
   onBatch?: (size: number) => void
   /** Once for each change between being written and not. */
   onMode?: (written: boolean, reason: string) => void
-}): Usage {
+}): LastUsed {
   const { keys, onBatch, onMode } = options
   let noted = new Map<string, number>()
   let writing = new Map<string, number>()

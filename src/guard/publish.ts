@@ -13,8 +13,8 @@ const marginMs = 250
 /** An instance that reaches Redis but not Postgres believes a copy for this long: the tries go on for it, behind the answer. */
 const goOnMs = 60_000
 
-/** `believedMs`: how long an instance may believe a copy that it read just before the change. */
-export function createPublish({ counter, believedMs }: { counter: Counter; believedMs: number }): Publish {
+/** `maxStaleMs`: how long an instance may believe a copy that it read just before the change. */
+export function createPublish({ counter, maxStaleMs }: { counter: Counter; maxStaleMs: number }): Publish {
   return async (versions) => {
     const untilMs = performance.now() + goOnMs
     const keepRaising = async () => {
@@ -23,7 +23,7 @@ export function createPublish({ counter, believedMs }: { counter: Counter; belie
       }
     }
     const waited = new AbortController()
-    const wait = sleep(believedMs + marginMs, undefined, { signal: waited.signal }).catch(() => {})
+    const wait = sleep(maxStaleMs + marginMs, undefined, { signal: waited.signal }).catch(() => {})
     await Promise.race([keepRaising(), wait])
     waited.abort()
   }

@@ -14,8 +14,8 @@ import { docsRoutes } from './routes/docs.ts'
 import { type KeyRoutesOptions, keyRoutes } from './routes/keys.ts'
 import { verifyRoute } from './routes/verify.ts'
 
-export interface AppOptions extends Omit<KeyRoutesOptions, 'keyPrefix' | 'defaultRateLimitRpm'> {
-  config: Pick<Config, 'baseUrl' | 'trustProxy' | 'keyPrefix' | 'defaultRateLimitRpm'>
+export interface AppOptions extends Omit<KeyRoutesOptions, 'tokenPrefix' | 'defaultRateLimitRpm'> {
+  config: Pick<Config, 'baseUrl' | 'trustProxy' | 'tokenPrefix' | 'defaultRateLimitRpm'>
   verify: AuthenticateOptions['verify']
   record: AuthenticateOptions['record']
   hit: RateLimitOptions['hit']
@@ -35,7 +35,7 @@ const keepAliveTimeoutMs = 75_000
 
 export function createApp(options: AppOptions): FastifyInstance {
   const { config, verify, record, hit, onError, onRequest, onAnswer } = options
-  const { baseUrl, keyPrefix, defaultRateLimitRpm } = config
+  const { baseUrl, tokenPrefix, defaultRateLimitRpm } = config
   const newRequestId = () => newId('req_')
 
   const app: FastifyInstance = Fastify({
@@ -49,7 +49,7 @@ export function createApp(options: AppOptions): FastifyInstance {
     return503OnClosing: false,
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: 65_536 },
-    rewriteUrl: (request) => routable(request.url!),
+    rewriteUrl: (request) => normalizeTarget(request.url!),
     ajv,
     http: {
       headersTimeout: headersTimeoutMs,
@@ -58,7 +58,7 @@ export function createApp(options: AppOptions): FastifyInstance {
     },
   })
 
-  const redact = (text: string) => redactTokens(text, keyPrefix)
+  const redact = (text: string) => redactTokens(text, tokenPrefix)
   app.register(errors, { docsBase: `${baseUrl}/docs/errors/`, newRequestId, redact, onError })
   if (onRequest) {
     app.addHook('onResponse', async (request, reply) =>
@@ -67,12 +67,12 @@ export function createApp(options: AppOptions): FastifyInstance {
   }
   app.register(docsRoutes, { onAnswer })
   app.register(async (guarded) => {
-    guarded.register(authenticate, { keyPrefix, verify, record })
+    guarded.register(authenticate, { tokenPrefix, verify, record })
     guarded.register(rateLimit, { hit })
     guarded.register(jsonBody)
     guarded.register(unknownRoute)
     guarded.register(verifyRoute, { onAnswer })
-    guarded.register(keyRoutes, { ...options, keyPrefix, defaultRateLimitRpm })
+    guarded.register(keyRoutes, { ...options, tokenPrefix, defaultRateLimitRpm })
   })
   return app
 }
@@ -88,7 +88,7 @@ function trusted(proxies: Config['trustProxy']) {
  * find): so it is authenticated and counted like any other. Absolute form (RFC 9112, 3.2.2) loses its origin; a malformed
  * percent-escape stands for itself.
  */
-export function routable(target: string): string {
+export function normalizeTarget(target: string): string {
   let path = target
   if (!path.startsWith('/')) path = path.replace(/^https?:\/\/[^/?#]*/i, '') || '/'
   if (!path.startsWith('/')) path = `/${path}`

@@ -16,29 +16,29 @@ export function createErrorLog(
   seen: (request: FastifyRequest) => Record<string, unknown>,
   now: () => number = () => performance.now(),
 ): ErrorLog {
-  let toldAtMs = -Infinity
-  let untold = 0
+  let loggedAtMs = -Infinity
+  let suppressed = 0
 
   return (error, request, requestId) => {
     const { statusCode } = error
     const level = levelOf(statusCode)
     if (!log.isLevelEnabled(level)) return
     if (statusCode === 503) {
-      if (now() - toldAtMs < unavailableEveryMs) {
-        untold++
+      if (now() - loggedAtMs < unavailableEveryMs) {
+        suppressed++
         return
       }
-      toldAtMs = now()
+      loggedAtMs = now()
     }
     const line = {
       request_id: requestId,
       status: statusCode,
       code: error.code,
       ...(request && { ...seen(request), key_id: request.caller?.id }),
-      ...(statusCode === 503 && { reason: (error.cause as Error)?.message, untold }),
+      ...(statusCode === 503 && { reason: (error.cause as Error)?.message, suppressed }),
       ...(level === 'error' && { err: error.cause ?? error }),
     }
-    if (statusCode === 503) untold = 0
+    if (statusCode === 503) suppressed = 0
     log[level](line, error.message)
   }
 }

@@ -30,7 +30,7 @@ export function createMemoryCounter({ alone = true, now = Date.now }: MemoryCoun
       if (counts.full && minute === lastMinute) return false
       lastMinute = minute
       const number = counts.add(keyId, minute, 1)
-      const turn = { nowMs, monoMs: performance.now(), vouched: false }
+      const turn = { nowMs, monoMs: performance.now(), shared: false }
       onCounted(number, versions.get(keyId)?.version ?? 0, turn)
       return true
     },

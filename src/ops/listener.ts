@@ -2,7 +2,7 @@
 import Fastify, { type FastifyInstance } from 'fastify'
 import errors from '../../plugins/errors.ts'
 import unknownRoute from '../../plugins/unknown-route.ts'
-import { routable } from '../http/app.ts'
+import { normalizeTarget } from '../http/app.ts'
 import type { Service } from '../process/service.ts'
 import { newId } from '../rules/id.ts'
 
@@ -19,7 +19,7 @@ export function createOps({ service, baseUrl, isDraining }: OpsOptions): Fastify
     logger: false,
     genReqId: newRequestId,
     forceCloseConnections: true,
-    rewriteUrl: (request) => routable(request.url!),
+    rewriteUrl: (request) => normalizeTarget(request.url!),
   })
   ops.register(errors, { docsBase: `${baseUrl}/docs/errors/`, newRequestId })
   ops.register(unknownRoute)

@@ -18,6 +18,9 @@ export interface KeyPools {
 /** Whole Unix seconds as a double: a bigint would arrive as a string. */
 const seconds = (sql: Query, column: string) => sql`floor(extract(epoch from ${sql(column)}))::float8`
 
+/** The database's clock, which decides whether an expiry is in the future. */
+const nowS = (sql: Query) => sql`extract(epoch from clock_timestamp())::float8 as now_s`
+
 const stored = (sql: Query) => sql`
   id, user_id, name, key_prefix, rate_limit_rpm, version,
   ${seconds(sql, 'created_at')} as created_at, ${seconds(sql, 'expires_at')} as expires_at,
@@ -27,7 +30,7 @@ const toKey = (row: Row): StoredKey => ({
   id: row.id,
   userId: row.user_id,
   name: row.name,
-  keyPrefix: row.key_prefix,
+  displayPrefix: row.key_prefix,
   rateLimitRpm: row.rate_limit_rpm,
   version: row.version,
   createdAt: row.created_at,
@@ -94,19 +97,27 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax }: { keysPerUse
           user_id: key.userId,
           details: { name: key.name, rate_limit_rpm: key.rateLimitRpm, expires_at: key.expiresAt },
         })
-        const [row] = await sql`
-          select outcome, ${seconds(sql, 'made_at')} as created_at
-          from create_key(${actor.keyId}::text, ${key.id}, ${key.userId}, ${key.name}, ${key.hash}, ${key.keyPrefix},
-            ${key.rateLimitRpm}, to_timestamp(${key.expiresAt}::float8), ${keysPerUserMax}::int, ${entry},
-            ${key.hashSecretId})`
-        const { outcome, created_at } = row!
+        const row = JSON.stringify({
+          id: key.id,
+          user_id: key.userId,
+          name: key.name,
+          key_hash: `\\x${key.hash.toString('hex')}`,
+          hash_secret_id: key.hashSecretId,
+          key_prefix: key.displayPrefix,
+          rate_limit_rpm: key.rateLimitRpm,
+          expires_at: key.expiresAt === null ? null : new Date(key.expiresAt * 1000),
+        })
+        const [made] = await sql`
+          select outcome, ${nowS(sql)}, ${stored(sql)}
+          from create_key(caller_id => ${actor.keyId}::text,
+            new_key => json_populate_record(null::api_keys, ${row}::text::json), usable_max => ${keysPerUserMax}::int,
+            entry => ${entry}) as made
+          cross join lateral (select (made.stored).*) as key`
+        const { outcome, now_s } = made!
+        if (outcome === 'created') return { ok: true, key: toKey(made!) }
         if (outcome === 'limit_reached' || outcome === 'no_such_user') return { ok: false, reason: outcome }
-        if (outcome !== 'created') return { ok: false, reason: 'caller_unusable', refusal: outcome }
-        const { hash: _, hashSecretId: __, ...shown } = key
-        return {
-          ok: true,
-          key: { ...shown, version: 1, createdAt: created_at, revokedAt: null, lastUsedAt: null },
-        }
+        if (outcome === 'expires_in_past') return { ok: false, reason: outcome, nowS: now_s }
+        return { ok: false, reason: 'caller_unusable', denial: outcome }
       }),
 
     get: (id, userId) =>
@@ -141,24 +152,31 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax }: { keysPerUse
         const details = { name, rate_limit_rpm: rateLimitRpm, expires_at: expiresAt }
         const entry = auditEntry(sql, 'key.updated', actor, { key_id: askable(id), user_id: userId, details })
         const [row] = await sql`
-          select change_key(${actor.keyId}::text, ${askable(id)}, ${userId}, ${name ?? null}::text,
-            ${rateLimitRpm ?? null}::int, ${expiresAt !== undefined}, to_timestamp(${expiresAt ?? null}::float8),
-            ${entry}) as outcome`
-        const { outcome } = row!
+          select outcome, ${nowS(sql)}, ${stored(sql)}
+          from change_key(caller_id => ${actor.keyId}::text, key_id => ${askable(id)}, owner_id => ${userId},
+            new_name => ${name ?? null}::text, new_rate_limit_rpm => ${rateLimitRpm ?? null}::int,
+            sets_expiry => ${expiresAt !== undefined}, new_expires_at => to_timestamp(${expiresAt ?? null}::float8),
+            entry => ${entry}) as changed
+          cross join lateral (select (changed.stored).*) as key`
+        const { outcome, now_s } = row!
+        if (outcome === 'changed') return { ok: true, key: toKey(row!) }
         if (outcome === 'absent' || outcome === 'not_active') return { ok: false, reason: outcome }
-        if (outcome !== 'changed') return { ok: false, reason: 'caller_unusable', refusal: outcome }
-        return { ok: true, key: (await one(sql, id))! }
+        if (outcome === 'expires_in_past') return { ok: false, reason: outcome, nowS: now_s }
+        return { ok: false, reason: 'caller_unusable', denial: outcome }
       }),
 
     revoke: (id, userId, actor) =>
       pools.management.run(async (sql) => {
         const entry = auditEntry(sql, 'key.revoked', actor, { key_id: askable(id), user_id: userId })
         const [row] = await sql`
-          select revoke_key(${actor.keyId}::text, ${askable(id)}, ${userId}::text, ${entry}) as outcome`
+          select outcome, ${stored(sql)}
+          from revoke_key(caller_id => ${actor.keyId}::text, key_id => ${askable(id)}, owner_id => ${userId}::text,
+            entry => ${entry}) as revoked
+          cross join lateral (select (revoked.stored).*) as key`
         const { outcome } = row!
+        if (outcome === 'revoked') return { ok: true, key: toKey(row!) }
         if (outcome === 'absent') return { ok: false, reason: outcome }
-        if (outcome !== 'revoked') return { ok: false, reason: 'caller_unusable', refusal: outcome }
-        return { ok: true, key: (await one(sql, id))! }
+        return { ok: false, reason: 'caller_unusable', denial: outcome }
       }),
 
     touch: (uses) =>
@@ -175,16 +193,11 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax }: { keysPerUse
     countBySecret: () =>
       pools.operator.run(async (sql) => {
         const rows = await sql`
-          select coalesce(hash_secret_id, '') as secret_id, count(*)::float8 as keys
+          select hash_secret_id as secret_id, count(*)::float8 as keys
           from api_keys join users on users.id = user_id
           where ${usable(sql)} and deleted_at is null
           group by 1`
         return new Map(rows.map(({ secret_id, keys }) => [secret_id, keys]))
       }),
   }
-}
-
-async function one(sql: Query, id: string): Promise<StoredKey | null> {
-  const [row] = await sql`select ${stored(sql)} from api_keys where id = ${id}`
-  return row ? toKey(row) : null
 }

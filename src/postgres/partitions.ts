@@ -1,6 +1,6 @@
 /**
  * The audit log's partitions, one a day (UTC): made ahead, and dropped whole when older than is to be kept. The work is done by
- * functions of the database (sql/postgres/003).
+ * functions of the database (sql/postgres).
  */
 import type { Query } from './pool.ts'
 

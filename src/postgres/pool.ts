@@ -23,7 +23,7 @@ export interface PoolOptions {
 export type Query = postgres.ISql
 
 export interface Pool {
-  /** Runs the work, statement by statement: there are no transactions here (see sql/postgres/003). Rejects with Unavailable when the server is away or too slow. */
+  /** Runs the work, statement by statement: there are no transactions here (see sql/postgres). Rejects with Unavailable when the server is away or too slow. */
   run<T>(work: (sql: Query) => Promise<T>): Promise<T>
   /** Whether the server takes no writes, as far as it has said: a standby, which may not have what was committed elsewhere. */
   readonly isReadOnly: boolean

@@ -2,7 +2,7 @@
 import { collectDefaultMetrics, Gauge, Histogram, Counter as PromCounter, Registry } from 'prom-client'
 import { refusalReasons } from '../../schemas/refusal.ts'
 
-export type BatchName = 'counter' | 'lookups' | 'audit' | 'usage' | 'rehash'
+export type BatchName = 'counter' | 'lookups' | 'audit' | 'last_used' | 'rehash'
 
 export interface Metrics {
   /** One more answer with this status on the public listener. */

@@ -2,19 +2,19 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { ApiError } from '../../plugins/api-error.ts'
-import type { Refused } from '../../plugins/authenticate.ts'
+import type { Denied } from '../../plugins/authenticate.ts'
 import type { Config } from '../config.ts'
 import { createBatcher } from '../guard/batcher.ts'
 import { createGate } from '../guard/gate.ts'
 import { createKeyCache } from '../guard/key-cache.ts'
-import { createUsage } from '../guard/last-used.ts'
+import { createLastUsed } from '../guard/last-used.ts'
 import { createPublish } from '../guard/publish.ts'
 import { createApp } from '../http/app.ts'
 import { createDrain } from '../http/drain.ts'
 import { createErrorLog } from '../http/error-log.ts'
 import { actorOf, pathOf } from '../http/routes/actor.ts'
 import { hashSecretId } from '../rules/token.ts'
-import type { Refusal, Rehash } from '../stores.ts'
+import type { RefusalRecord, Rehash } from '../stores.ts'
 import type { Log } from './log.ts'
 import { createMetrics, type Metrics } from './metrics.ts'
 import { type OpenOptions, openStores, type Stores } from './wiring.ts'
@@ -49,14 +49,14 @@ export async function openService(
   const stores = await openStores(config, {
     ...options,
     onMode(mode, reason) {
-      if (mode === 'shared') gate.distrust()
+      if (mode === 'shared') gate.invalidateBefore()
       if (mode === 'shared') log.info('counting in Redis again')
       else log.warn({ reason }, 'Redis is away: this instance counts by itself')
     },
     onBatch: (hits) => metrics.batch('counter', hits),
   })
-  const { keys, audit, counter, hashSecret, vouchedMs, unvouchedMs, believedMs } = stores
-  const { keyPrefix } = config
+  const { keys, audit, counter, hashSecret, cacheTtlMs, degradedCacheTtlMs, maxStaleMs } = stores
+  const { tokenPrefix } = config
   const secretId = hashSecretId(hashSecret)
 
   const cache = createKeyCache(cacheEntriesMax)
@@ -65,9 +65,9 @@ export async function openService(
     postgresDegraded: () => gate.postgresAway,
     cachedKeys: () => cache.size,
   })
-  const usage = createUsage({
+  const lastUsed = createLastUsed({
     keys,
-    onBatch: (size) => metrics.batch('usage', size),
+    onBatch: (size) => metrics.batch('last_used', size),
     onMode: (written, reason) =>
       written
         ? log.info('last uses are written again')
@@ -79,9 +79,9 @@ export async function openService(
     cache,
     hashSecret,
     hashSecretPrevious: config.hashSecretPrevious,
-    vouchedMs,
-    unvouchedMs,
-    onUse: usage.note,
+    cacheTtlMs,
+    degradedCacheTtlMs,
+    onUse: lastUsed.note,
     // What is not written is told again when the key is next read.
     onStaleHash: (rehash) => void rehashes.add(rehash).catch(() => {}),
     onLookupBatch: (size) => metrics.batch('lookups', size),
@@ -98,7 +98,7 @@ export async function openService(
       return batch.map(() => undefined)
     },
   })
-  const refusals = createBatcher<Refusal, undefined>({
+  const refusals = createBatcher<RefusalRecord, undefined>({
     batchMax: auditBatchMax,
     inFlightMax: 2,
     queueMax: auditQueueMax,
@@ -115,7 +115,7 @@ export async function openService(
 
   const seen = (request: FastifyRequest) => ({
     method: request.method,
-    path: pathOf(request, keyPrefix).slice(0, 200),
+    path: pathOf(request, tokenPrefix).slice(0, 200),
   })
   const logError = createErrorLog(log, seen)
   const app = createApp({
@@ -123,13 +123,13 @@ export async function openService(
     verify: gate.verify,
     hit: gate.hit,
     keys,
-    usage,
-    publish: createPublish({ counter, believedMs }),
+    lastUsed,
+    publish: createPublish({ counter, maxStaleMs }),
     hashSecret,
     onAnswer: metrics.answered,
-    async record({ reason, keyId, userId }: Refused, request: FastifyRequest) {
+    async record({ reason, keyId, userId }: Denied, request: FastifyRequest) {
       await refusals.add({
-        ...actorOf(request, keyPrefix),
+        ...actorOf(request, tokenPrefix),
         reason,
         keyId: keyId ?? null,
         userId: userId ?? null,
@@ -176,7 +176,7 @@ export async function openService(
       await gate.drained()
       await refusals.drained()
       await rehashes.drained()
-      await usage.close().catch(() => {})
+      await lastUsed.close().catch(() => {})
       await stores.close()
     },
   }

@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Cluster, Redis } from 'ioredis'
 import type { Config } from '../config.ts'
-import { keptHashSecret } from '../embedded/hash-secret.ts'
+import { readOrCreateHashSecret } from '../embedded/hash-secret.ts'
 import { openEmbeddedPostgres } from '../embedded/postgres.ts'
 import { createMemoryCounter } from '../memory/counter.ts'
 import { createAuditLog } from '../postgres/audit.ts'
@@ -25,10 +25,10 @@ export interface Stores {
   counter: Counter
   hashSecret: string
   /** How long a copy of a key is believed that the shared counter vouches for, and one that it does not, milliseconds. */
-  vouchedMs: number
-  unvouchedMs: number
+  cacheTtlMs: number
+  degradedCacheTtlMs: number
   /** How long a change may have to wait until no instance believes an older copy, milliseconds. */
-  believedMs: number
+  maxStaleMs: number
   /** Set where the database is our own: resolves with a reason if it ends by itself. */
   embedded: { exited: Promise<string> } | null
   applied: Migration[]
@@ -50,7 +50,7 @@ export interface OpenOptions {
 }
 
 /** What an instance believes while it runs alone, so the command line has to wait for it. */
-const unvouchedAloneMs = 1000
+const aloneCacheTtlMs = 1000
 /** A database that starts together with us. */
 const databaseWaitMs = 30_000
 const redisWaitMs = 1000
@@ -95,7 +95,7 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
       operator.run(
         async (sql) => (await sql`select exists (select from api_keys) as found`)[0]!.found as boolean,
       )
-    const hashSecret = config.hashSecret ?? (await keptHashSecret(config.dataDir, hasKeys))
+    const hashSecret = config.hashSecret ?? (await readOrCreateHashSecret(config.dataDir, hasKeys))
 
     const counter = await openCounter(config, options)
     closers.push(() => counter.close())
@@ -109,11 +109,11 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
       audit: createAuditLog({ audit: auditing, operator }),
       counter,
       hashSecret,
-      vouchedMs: config.keyCacheSeconds * 1000,
+      cacheTtlMs: config.keyCacheSeconds * 1000,
       // Other instances may share a database that was given to us, and nothing would tell of their changes.
-      unvouchedMs: embedded && !counted ? Math.min(unvouchedAloneMs, config.keyCacheSeconds * 1000) : 0,
+      degradedCacheTtlMs: embedded && !counted ? Math.min(aloneCacheTtlMs, config.keyCacheSeconds * 1000) : 0,
       // A command line without REDIS_URL cannot know that the service has none either.
-      believedMs: counted || !embedded ? config.keyCacheSeconds * 1000 : unvouchedAloneMs,
+      maxStaleMs: counted || !embedded ? config.keyCacheSeconds * 1000 : aloneCacheTtlMs,
       embedded,
       applied,
       async maintain() {

@@ -9,7 +9,7 @@ import { createMinuteCounts } from '../memory/minute-counts.ts'
 import type { Counter } from '../stores.ts'
 import { loadScripts } from './scripts.ts'
 import { createShard, type Mode, type Shard } from './shard.ts'
-import { answerOf } from './with-timeout.ts'
+import { withTimeout } from './with-timeout.ts'
 
 export interface RedisCounterOptions {
   client: Redis | Cluster
@@ -77,7 +77,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
           const raised = versions
             .slice(i, i + raiseAtOnce)
             .map(({ keyId, version }) => scripts.raiseVersion(keyId, version, versionTtlS))
-          await answerOf(Promise.all(raised), raiseTimeoutMs)
+          await withTimeout(Promise.all(raised), raiseTimeoutMs)
         }
         return true
       } catch {

@@ -1,5 +1,5 @@
 /** The hits of one turn: what goes to Redis as one call, and who waits for which number of the answer. */
-import type { OnCounted, Turn } from '../stores.ts'
+import type { CountReply, OnCounted } from '../stores.ts'
 
 export interface Hits {
   readonly keyIds: string[]
@@ -9,7 +9,7 @@ export interface Hits {
   size(): number
   add(keyId: string, onCounted: OnCounted): void
   /** Hands each waiting hit its own number from its key's range. */
-  answer(counts: ArrayLike<number>, versions: ArrayLike<number>, turn: Turn): void
+  answer(counts: ArrayLike<number>, versions: ArrayLike<number>, turn: CountReply): void
 }
 
 export function createHits(): Hits {

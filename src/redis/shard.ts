@@ -10,7 +10,7 @@ import { minuteOf } from '../rules/window.ts'
 import { type OnCounted, Unavailable } from '../stores.ts'
 import { createHits, type Hits } from './hits.ts'
 import type { Scripts } from './scripts.ts'
-import { answerOf } from './with-timeout.ts'
+import { withTimeout } from './with-timeout.ts'
 
 export type Mode = 'shared' | 'local'
 
@@ -96,7 +96,7 @@ export function createShard(options: ShardOptions): Shard {
     onBatch?.(hits.size(), hits.keyIds.length)
     lastKeyId = hits.keyIds[0]
     const sent = scripts.hit(hits.keyIds, hits.sums)
-    answerOf(sent, answerTimeoutMs).then(
+    withTimeout(sent, answerTimeoutMs).then(
       (answer) => {
         shared(hits, answer)
         answered(hits)
@@ -117,7 +117,7 @@ export function createShard(options: ShardOptions): Shard {
     const minute = minuteOf(nowMs)
     const counts = hits.sums.map((sum, i) => lastCounts.add(hits.keyIds[i]!, minute, sum, answer[2 + 2 * i]))
     const versions = hits.sums.map((_, i) => answer[3 + 2 * i]!)
-    hits.answer(counts, versions, { nowMs, monoMs: performance.now(), vouched: true })
+    hits.answer(counts, versions, { nowMs, monoMs: performance.now(), shared: true })
   }
 
   function remember(hits: Hits, answer: number[]) {
@@ -132,7 +132,7 @@ export function createShard(options: ShardOptions): Shard {
     const minute = minuteOf(nowMs)
     const counts = hits.sums.map((sum, i) => lastCounts.add(hits.keyIds[i]!, minute, sum))
     const versions = hits.sums.map(() => 0)
-    hits.answer(counts, versions, { nowMs, monoMs: performance.now(), vouched: false })
+    hits.answer(counts, versions, { nowMs, monoMs: performance.now(), shared: false })
   }
 
   function goLocal(reason: string) {
@@ -153,7 +153,7 @@ export function createShard(options: ShardOptions): Shard {
       try {
         if (!isConnected()) throw new Unavailable('not connected')
         const sent = lastKeyId === undefined ? scripts.ping() : scripts.hit([lastKeyId], [0])
-        await answerOf<unknown>(sent, answerTimeoutMs)
+        await withTimeout<unknown>(sent, answerTimeoutMs)
         if (closed) return
         mode = 'shared'
         onMode('shared', 'Redis answers again')
@@ -182,7 +182,7 @@ export function createShard(options: ShardOptions): Shard {
       if (mode === 'local') {
         const nowMs = now() + clockAheadMs
         const number = lastCounts.add(keyId, minuteOf(nowMs), 1)
-        onCounted(number, 0, { nowMs, monoMs: performance.now(), vouched: false })
+        onCounted(number, 0, { nowMs, monoMs: performance.now(), shared: false })
         return true
       }
       if (waiting >= waitingMax) return false

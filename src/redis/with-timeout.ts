@@ -5,7 +5,7 @@ import { Unavailable } from '../stores.ts'
  * The answer, or Unavailable after the time. Time in which this process itself was busy does not count: the answer may
  * lie unread in the socket, so it gets one more turn of the event loop, and a little longer after a long pause.
  */
-export function answerOf<T>(sent: Promise<T>, timeoutMs: number): Promise<T> {
+export function withTimeout<T>(sent: Promise<T>, timeoutMs: number): Promise<T> {
   return new Promise((resolve, reject) => {
     const giveUp = () => reject(new Unavailable(`no answer in ${timeoutMs} ms`))
     const wait = (ms: number, patience: number) => {

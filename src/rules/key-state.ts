@@ -12,7 +12,7 @@ export function keyState(
 }
 
 /** The reason to refuse a known key, in this order: revoked, expired, owner deleted; null if usable. */
-export function whyUnusable(
+export function denialReason(
   key: { revokedAt: number | null; expiresAt: number | null; ownerDeleted: boolean },
   nowS: number,
 ): RefusalReason | null {

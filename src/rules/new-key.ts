@@ -1,6 +1,6 @@
 /** A key about to be made: its secret, for whoever asked, and what is stored of it. */
 import { newId } from './id.ts'
-import { hashSecretId, hashToken, mintToken, shownPrefix } from './token.ts'
+import { displayPrefixOf, hashSecretId, hashToken, mintToken } from './token.ts'
 
 export interface NewKey {
   id: string
@@ -9,16 +9,16 @@ export interface NewKey {
   hash: Buffer
   /** Of the HASH_SECRET that the hash was made under. */
   hashSecretId: string
-  keyPrefix: string
+  displayPrefix: string
   rateLimitRpm: number
   expiresAt: number | null
 }
 
 export function newKey(
   wanted: Pick<NewKey, 'userId' | 'name' | 'rateLimitRpm' | 'expiresAt'>,
-  { keyPrefix, hashSecret }: { keyPrefix: string; hashSecret: string },
+  { tokenPrefix, hashSecret }: { tokenPrefix: string; hashSecret: string },
 ): { token: string; key: NewKey } {
-  const token = mintToken(keyPrefix)
+  const token = mintToken(tokenPrefix)
   return {
     token,
     key: {
@@ -26,7 +26,7 @@ export function newKey(
       ...wanted,
       hash: hashToken(token, hashSecret),
       hashSecretId: hashSecretId(hashSecret),
-      keyPrefix: shownPrefix(token, keyPrefix),
+      displayPrefix: displayPrefixOf(token, tokenPrefix),
     },
   }
 }

@@ -57,7 +57,7 @@ export function holdsToken(text: string, prefix: string): boolean {
 }
 
 /** The part that may be shown: 10 characters; more under a long prefix, so that at least 4 are the key's own. */
-export const shownPrefix = (token: string, prefix: string) =>
+export const displayPrefixOf = (token: string, prefix: string) =>
   token.slice(0, Math.max(shownLength, prefix.length + 5))
 
 /** What is stored: HMAC-SHA256 under HASH_SECRET, so that a copy of the table alone cannot even be guessed at. */

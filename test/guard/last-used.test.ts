@@ -1,6 +1,6 @@
 // When keys were last used: gathered, written soon, and written again if it could not be.
 import t from 'tap'
-import { createUsage } from '../../src/guard/last-used.ts'
+import { createLastUsed } from '../../src/guard/last-used.ts'
 import { until } from '../stores/until.ts'
 
 /** The writing end: each write by hand where `held`, else at once. */
@@ -8,7 +8,7 @@ function writing({ held = false } = {}) {
   const writes: { uses: Map<string, number>; end(error?: Error): void }[] = []
   const modes: [boolean, string][] = []
   const sizes: number[] = []
-  const usage = createUsage({
+  const lastUsed = createLastUsed({
     keys: {
       touch: (uses) =>
         new Promise((resolve, reject) => {
@@ -20,17 +20,17 @@ function writing({ held = false } = {}) {
     onBatch: (size) => sizes.push(size),
     onMode: (written, reason) => modes.push([written, reason]),
   })
-  return { usage, writes, modes, sizes }
+  return { lastUsed, writes, modes, sizes }
 }
 
 t.test(
   'uses are written by themselves within a second, the latest of each key, in one statement',
   async (t) => {
-    const { usage, writes, sizes } = writing()
-    usage.note('apk_1', 100)
-    usage.note('apk_2', 200)
-    usage.note('apk_1', 102)
-    usage.note('apk_1', 101)
+    const { lastUsed, writes, sizes } = writing()
+    lastUsed.note('apk_1', 100)
+    lastUsed.note('apk_2', 200)
+    lastUsed.note('apk_1', 102)
+    lastUsed.note('apk_1', 101)
     t.strictSame(writes, [], 'not while requests are answered')
     const ms = await until(() => writes.length > 0, 2000)
     t.ok(ms < 1000, `${ms} ms`)
@@ -42,49 +42,49 @@ t.test(
       ],
     )
     t.strictSame(sizes, [2])
-    await usage.close()
+    await lastUsed.close()
     t.equal(writes.length, 1, 'nothing is written twice')
   },
 )
 
 t.test('a use is pending until it is in Postgres', async (t) => {
-  const { usage, writes } = writing({ held: true })
-  t.equal(usage.pending()('apk_1'), null)
-  usage.note('apk_1', 100)
-  t.equal(usage.pending()('apk_1'), 100)
+  const { lastUsed, writes } = writing({ held: true })
+  t.equal(lastUsed.pending()('apk_1'), null)
+  lastUsed.note('apk_1', 100)
+  t.equal(lastUsed.pending()('apk_1'), 100)
   await until(() => writes.length === 1)
-  t.equal(usage.pending()('apk_1'), 100, 'also while it is being written')
-  usage.note('apk_1', 105)
-  t.equal(usage.pending()('apk_1'), 105)
+  t.equal(lastUsed.pending()('apk_1'), 100, 'also while it is being written')
+  lastUsed.note('apk_1', 105)
+  t.equal(lastUsed.pending()('apk_1'), 105)
   writes[0]!.end()
   await until(() => writes.length === 2)
-  t.equal(usage.pending()('apk_1'), 105)
+  t.equal(lastUsed.pending()('apk_1'), 105)
   writes[1]!.end()
-  await until(() => usage.pending()('apk_1') === null)
-  t.equal(usage.pending()('apk_2'), null)
-  await usage.close()
+  await until(() => lastUsed.pending()('apk_1') === null)
+  t.equal(lastUsed.pending()('apk_2'), null)
+  await lastUsed.close()
 })
 
 t.test('what was pending before a key is read is still told when it is written meanwhile', async (t) => {
-  const { usage } = writing()
-  usage.note('apk_1', 100)
-  const pendingOf = usage.pending()
-  await until(() => usage.pending()('apk_1') === null)
+  const { lastUsed } = writing()
+  lastUsed.note('apk_1', 100)
+  const pendingOf = lastUsed.pending()
+  await until(() => lastUsed.pending()('apk_1') === null)
   t.equal(pendingOf('apk_1'), 100)
   t.equal(pendingOf('apk_2'), null)
-  await usage.close()
+  await lastUsed.close()
 })
 
 t.test('what could not be written is pending still, and written again with what came since', async (t) => {
-  const { usage, writes } = writing({ held: true })
-  usage.note('apk_1', 100)
-  usage.note('apk_2', 100)
+  const { lastUsed, writes } = writing({ held: true })
+  lastUsed.note('apk_1', 100)
+  lastUsed.note('apk_2', 100)
   await until(() => writes.length === 1)
-  usage.note('apk_2', 103)
-  usage.note('apk_3', 104)
+  lastUsed.note('apk_2', 103)
+  lastUsed.note('apk_3', 104)
   writes[0]!.end(new Error('away'))
   await until(() => writes.length === 2)
-  t.equal(usage.pending()('apk_1'), 100)
+  t.equal(lastUsed.pending()('apk_1'), 100)
   const again = [...writes[1]!.uses].sort()
   t.strictSame(again, [
     ['apk_1', 100],
@@ -92,17 +92,17 @@ t.test('what could not be written is pending still, and written again with what 
     ['apk_3', 104],
   ])
   writes[1]!.end()
-  await usage.close()
+  await lastUsed.close()
 })
 
 t.test(
   'that uses are not written is told once, with the reason, and so is that they are again',
   async (t) => {
-    const { usage, writes, modes } = writing({ held: true })
-    usage.note('apk_1', 100)
+    const { lastUsed, writes, modes } = writing({ held: true })
+    lastUsed.note('apk_1', 100)
     for (const [i, fault] of ['away', 'still away', null, null, 'away again'].entries()) {
       await until(() => writes.length === i + 1)
-      usage.note('apk_2', 200 + i)
+      lastUsed.note('apk_2', 200 + i)
       writes[i]!.end(fault === null ? undefined : new Error(fault))
     }
     await until(() => modes.length === 3)
@@ -111,7 +111,7 @@ t.test(
       [true, ''],
       [false, 'away again'],
     ])
-    const closing = usage.close()
+    const closing = lastUsed.close()
     await until(() => writes.length === 6)
     writes[5]!.end()
     await closing
@@ -119,12 +119,12 @@ t.test(
 )
 
 t.test('closing writes what is pending, after what is being written, and stops', async (t) => {
-  const { usage, writes } = writing({ held: true })
-  usage.note('apk_1', 100)
+  const { lastUsed, writes } = writing({ held: true })
+  lastUsed.note('apk_1', 100)
   await until(() => writes.length === 1)
-  usage.note('apk_1', 101)
+  lastUsed.note('apk_1', 101)
   let closed = false
-  const closing = usage.close().then(() => {
+  const closing = lastUsed.close().then(() => {
     closed = true
   })
   writes[0]!.end()
@@ -136,9 +136,9 @@ t.test('closing writes what is pending, after what is being written, and stops',
 })
 
 t.test('closing does not wait for ever for a Postgres that is away', async (t) => {
-  const { usage, writes, modes } = writing({ held: true })
-  usage.note('apk_1', 100)
-  const closing = usage.close()
+  const { lastUsed, writes, modes } = writing({ held: true })
+  lastUsed.note('apk_1', 100)
+  const closing = lastUsed.close()
   await until(() => writes.length === 1)
   writes[0]!.end(new Error('away'))
   await closing
@@ -146,9 +146,9 @@ t.test('closing does not wait for ever for a Postgres that is away', async (t) =
 })
 
 t.test('many keys go in statements of bounded size, each key in one of them', async (t) => {
-  const { usage, writes } = writing()
-  for (let i = 0; i < 12_345; i++) usage.note(`apk_${i}`, i + 1)
-  await usage.close()
+  const { lastUsed, writes } = writing()
+  for (let i = 0; i < 12_345; i++) lastUsed.note(`apk_${i}`, i + 1)
+  await lastUsed.close()
   t.ok(writes.every(({ uses }) => uses.size <= 5000))
   const written = writes.flatMap(({ uses }) => [...uses])
   t.equal(written.length, 12_345)
@@ -156,10 +156,10 @@ t.test('many keys go in statements of bounded size, each key in one of them', as
 })
 
 t.test('however many keys are used while Postgres is away, what is kept of them is bounded', async (t) => {
-  const { usage, writes } = writing()
-  for (let i = 0; i < 250_000; i++) usage.note(`apk_${i}`, 1)
-  usage.note('apk_0', 2)
-  await usage.close()
+  const { lastUsed, writes } = writing()
+  for (let i = 0; i < 250_000; i++) lastUsed.note(`apk_${i}`, 1)
+  lastUsed.note('apk_0', 2)
+  await lastUsed.close()
   const written = new Map(writes.flatMap(({ uses }) => [...uses]))
   t.ok(written.size >= 100_000 && written.size <= 200_000, `${written.size} keys`)
   t.equal(written.get('apk_0'), 2, 'a key that is noted is still brought up to date')

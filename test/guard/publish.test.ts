@@ -5,10 +5,10 @@ import { createPublish } from '../../src/guard/publish.ts'
 const news = [{ keyId: 'apk_1', version: 2 }]
 
 /** Publishes against a counter that confirms when told to; gives the tries and the milliseconds it took. */
-async function published(confirms: (tryNumber: number) => boolean, believedMs: number) {
+async function published(confirms: (tryNumber: number) => boolean, maxStaleMs: number) {
   const tries: unknown[] = []
   const publish = createPublish({
-    believedMs,
+    maxStaleMs,
     counter: {
       mode: 'shared',
       hit: () => true,

@@ -26,9 +26,9 @@ t.test('of 503s there is one line a second, which says how many were not told', 
     logError(unavailable(new Error('no answer')), null, `req_${ms}`)
   }
   t.match(lines, [
-    { request_id: 'req_0', level: 40, status: 503, reason: 'no answer', untold: 0 },
-    { request_id: 'req_1000', untold: 3 },
-    { request_id: 'req_2000', untold: 1 },
+    { request_id: 'req_0', level: 40, status: 503, reason: 'no answer', suppressed: 0 },
+    { request_id: 'req_1000', suppressed: 3 },
+    { request_id: 'req_2000', suppressed: 1 },
   ])
   t.equal(lines.length, 3)
 })

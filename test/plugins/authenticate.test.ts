@@ -3,7 +3,7 @@ import type { FastifyRequest } from 'fastify'
 import t, { type Test } from 'tap'
 import authenticate, {
   type AuthenticateOptions,
-  type Refused,
+  type Denied,
   type Verdict,
 } from '../../plugins/authenticate.ts'
 import { refusalReasons } from '../../schemas/refusal.ts'
@@ -15,10 +15,10 @@ const token = 'ok_good'
 function guarded(t: Test, options: Partial<AuthenticateOptions> = {}) {
   const other = otherApp(t)
   const { app } = other
-  const kept: { refused: Refused; requestId: string }[] = []
+  const kept: { refused: Denied; requestId: string }[] = []
   const asked: string[] = []
   app.register(authenticate, {
-    keyPrefix: 'ok',
+    tokenPrefix: 'ok',
     verify(token, done) {
       asked.push(token)
       done(null, token === 'ok_good' ? usable : { ok: false, reason: 'unknown_key' })
@@ -99,7 +99,7 @@ t.test('two Authorization headers are refused, good as each may be', async (t) =
 t.test('the 401 is the same for every reason, its request id aside', async (t) => {
   const answers: unknown[] = []
   for (const reason of refusalReasons) {
-    const verdict: Refused = { ok: false, reason, keyId: 'apk_9', userId: 'usr_9' }
+    const verdict: Denied = { ok: false, reason, keyId: 'apk_9', userId: 'usr_9' }
     const { ask } = guarded(t, { verify: (_token, done) => done(null, verdict) })
     const { statusCode, headers, body } = await ask('Bearer ok_x')
     const { date, ...others } = headers
@@ -128,7 +128,7 @@ t.test('the 401 says what to send, and to whom', async (t) => {
 })
 
 t.test('what is known of the key is kept with the reason', async (t) => {
-  const verdict: Refused = { ok: false, reason: 'revoked', keyId: 'apk_9', userId: 'usr_9' }
+  const verdict: Denied = { ok: false, reason: 'revoked', keyId: 'apk_9', userId: 'usr_9' }
   const { ask, kept } = guarded(t, { verify: (_token, done) => done(null, verdict) })
   await ask('Bearer ok_x')
   t.strictSame(kept[0]!.refused, verdict)
@@ -189,7 +189,7 @@ t.test('an app guards the routes of one scope and leaves the others open', async
   app.get('/open', async () => 'open')
   app.register(async (scope) => {
     scope.register(authenticate, {
-      keyPrefix: 'ok',
+      tokenPrefix: 'ok',
       verify: (_token, done) =>
         done(null, { ok: true, caller: { ...caller, plan: 'gold' } as typeof caller }),
       record: async () => {},
@@ -206,6 +206,6 @@ t.test('without the errors plugin it does not start', async (t) => {
   const { default: Fastify } = await import('fastify')
   const app = Fastify()
   t.teardown(() => app.close())
-  app.register(authenticate, { keyPrefix: 'ok', verify: () => {}, record: async () => {} })
+  app.register(authenticate, { tokenPrefix: 'ok', verify: () => {}, record: async () => {} })
   await t.rejects(Promise.resolve(app.ready()), { message: /errors/ })
 })

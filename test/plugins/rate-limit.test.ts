@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import type { LightMyRequestResponse } from 'fastify'
 import t, { type Test } from 'tap'
-import authenticate, { type Caller, type Refused } from '../../plugins/authenticate.ts'
+import authenticate, { type Caller, type Denied } from '../../plugins/authenticate.ts'
 import rateLimit, { type RateLimitOptions } from '../../plugins/rate-limit.ts'
 import unknownRoute from '../../plugins/unknown-route.ts'
 import { caller, envelopeOf, otherApp } from './other-app.ts'
@@ -11,11 +11,11 @@ const nowMs = 1_767_225_612_345 // 12.345 s into a minute
 
 function limited(t: Test, hit: RateLimitOptions['hit']) {
   const { app } = otherApp(t)
-  const kept: Refused[] = []
+  const kept: Denied[] = []
   let served = 0
   app.register(async (scope) => {
     scope.register(authenticate, {
-      keyPrefix: 'ok',
+      tokenPrefix: 'ok',
       verify: (token, done) =>
         done(null, token === 'ok_good' ? { ok: true, caller } : { ok: false, reason: 'revoked' }),
       record: async (refused) => void kept.push(refused),
@@ -24,7 +24,7 @@ function limited(t: Test, hit: RateLimitOptions['hit']) {
     scope.register(unknownRoute)
     scope.get('/', async (request) => {
       served++
-      return { caller: request.caller, countedAtMs: request.countedAtMs }
+      return { caller: request.caller }
     })
     scope.post('/', { schema: { body: { type: 'object' } } }, async () => 'never')
     scope.get('/fault', async () => {
@@ -40,7 +40,7 @@ function limited(t: Test, hit: RateLimitOptions['hit']) {
 const counting =
   (number: number, limit = 10, atMs = nowMs): RateLimitOptions['hit'] =>
   (caller, done) =>
-    done(null, { ok: true, caller: { ...caller, rateLimitRpm: limit }, number, nowMs: atMs })
+    done(null, { ok: true, caller: { ...caller, rateLimitRpm: limit }, count: number, nowMs: atMs })
 
 const rateHeaders = ({ headers }: LightMyRequestResponse) => {
   const of = (name: string) => (headers[name] === undefined ? undefined : Number(headers[name]))
@@ -163,12 +163,12 @@ t.test('a request without a usable key is not counted and told nothing of limits
 
 t.test('the route gets the caller and the clock of the count', async (t) => {
   const newer = { ...caller, rateLimitRpm: 99, expiresAt: 2_000_000_000 }
-  const { ask } = limited(t, (_caller, done) => done(null, { ok: true, caller: newer, number: 1, nowMs }))
-  t.strictSame((await ask()).json(), { caller: newer, countedAtMs: nowMs })
+  const { ask } = limited(t, (_caller, done) => done(null, { ok: true, caller: newer, count: 1, nowMs }))
+  t.strictSame((await ask()).json(), { caller: newer })
 })
 
 t.test('a key that the count finds unusable gets the 401 of everyone, and its reason is kept', async (t) => {
-  const refused: Refused = { ok: false, reason: 'expired', keyId: 'apk_1', userId: 'usr_1' }
+  const refused: Denied = { ok: false, reason: 'expired', keyId: 'apk_1', userId: 'usr_1' }
   const { ask, kept, served } = limited(t, (_caller, done) => done(null, refused))
   const [late, early] = [await ask(), await ask('/', 'ok_bad')]
   t.strictSame(kept[0], refused)
@@ -185,16 +185,16 @@ t.test('a key that the count finds unusable gets the 401 of everyone, and its re
 
 t.test('a route that refuses its caller after all takes back what was said of limits', async (t) => {
   const { app } = otherApp(t)
-  const kept: Refused[] = []
+  const kept: Denied[] = []
   app.register(authenticate, {
-    keyPrefix: 'ok',
+    tokenPrefix: 'ok',
     verify: (_token, done) => done(null, { ok: true, caller }),
     record: async (refused) => void kept.push(refused),
   })
   app.register(rateLimit, { hit: counting(1) })
   app.register(async (scope) => {
     scope.get('/', async (request, reply) => {
-      throw await app.refuse({ ok: false, reason: 'owner_deleted' }, request, reply)
+      throw await app.unauthorized({ ok: false, reason: 'owner_deleted' }, request, reply)
     })
   })
   const answer = await app.inject({ url: '/', headers: { authorization: 'Bearer ok_good' } })

@@ -16,19 +16,19 @@ t.test(
     /** A partition as the service made it so many days ago, with one entry; answers its name. */
     async function dayAgo(days: number): Promise<string> {
       const [day] = await sql`
-        select 'audit_log_' || to_char(d, 'YYYYMMDD') as name, d::text as "from", (d + 1)::text as "to"
+        select 'audit_refusals_' || to_char(d, 'YYYYMMDD') as name, d::text as "from", (d + 1)::text as "to"
         from (select (now() at time zone 'UTC')::date - ${days}::int as d) as day`
       const { name, from, to } = day!
-      await sql.unsafe(`create table ${name} partition of audit_log
+      await sql.unsafe(`create table ${name} partition of audit_refusals
         for values from ('${from} 00:00:00+00') to ('${to} 00:00:00+00')`)
-      await sql`insert into audit_log (id, request_id, event, occurred_at)
-        values (${`aud_${days}`}, ${`req_${days}`}, 'key.created', ${`${from} 12:00:00+00`}::timestamptz)`
+      await sql`insert into audit_log (id, request_id, event, reason, occurred_at)
+        values (${`aud_${days}`}, ${`req_${days}`}, 'auth.refused', 'revoked', ${`${from} 12:00:00+00`}::timestamptz)`
       return name
     }
     const [old400, old6, young] = [await dayAgo(400), await dayAgo(6), await dayAgo(2)]
     const there = async () => {
       const rows = await sql`select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
-        where i.inhparent = 'audit_log'::regclass`
+        where i.inhparent = 'audit_refusals'::regclass`
       return rows.map(({ relname }) => relname)
     }
     const found = ({ service }: typeof first) =>

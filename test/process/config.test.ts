@@ -160,7 +160,7 @@ const variables: Record<string, Variable> = {
     invalid: ['true', '0', '-1', '10.0.0.0/33', '::/129', '10.0.0', 'proxy.example.com', '10.0.0.1,', '*'],
   },
   KEY_PREFIX: {
-    member: 'keyPrefix',
+    member: 'tokenPrefix',
     fallback: 'lk',
     valid: [
       ['acme', 'acme'],

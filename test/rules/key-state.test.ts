@@ -1,7 +1,7 @@
 // What state a key is in, and why it may not be used.
 import fc from 'fast-check'
 import t from 'tap'
-import { keyState, whyUnusable } from '../../src/rules/key-state.ts'
+import { denialReason, keyState } from '../../src/rules/key-state.ts'
 
 t.test('a key is active until it is revoked or expires', async (t) => {
   t.equal(keyState({ revokedAt: null, expiresAt: null }, 1000), 'active')
@@ -24,10 +24,10 @@ t.test('a revoked key stays revoked when it would have expired', async (t) => {
 
 t.test('the reasons are looked for in the order revoked, expired, owner deleted', async (t) => {
   const [revokedAt, expiresAt, ownerDeleted] = [1, 2, true]
-  t.equal(whyUnusable({ revokedAt, expiresAt, ownerDeleted }, 1000), 'revoked')
-  t.equal(whyUnusable({ revokedAt: null, expiresAt, ownerDeleted }, 1000), 'expired')
-  t.equal(whyUnusable({ revokedAt: null, expiresAt: null, ownerDeleted }, 1000), 'owner_deleted')
-  t.equal(whyUnusable({ revokedAt: null, expiresAt: null, ownerDeleted: false }, 1000), null)
+  t.equal(denialReason({ revokedAt, expiresAt, ownerDeleted }, 1000), 'revoked')
+  t.equal(denialReason({ revokedAt: null, expiresAt, ownerDeleted }, 1000), 'expired')
+  t.equal(denialReason({ revokedAt: null, expiresAt: null, ownerDeleted }, 1000), 'owner_deleted')
+  t.equal(denialReason({ revokedAt: null, expiresAt: null, ownerDeleted: false }, 1000), null)
 })
 
 t.test('a key is usable exactly if it is active and its owner is there', async (t) => {
@@ -39,7 +39,7 @@ t.test('a key is usable exactly if it is active and its owner is there', async (
       fc.boolean(),
       fc.integer({ min: 0, max: 100 }),
       (revokedAt, expiresAt, ownerDeleted, nowS) => {
-        const usable = whyUnusable({ revokedAt, expiresAt, ownerDeleted }, nowS) === null
+        const usable = denialReason({ revokedAt, expiresAt, ownerDeleted }, nowS) === null
         const expected = revokedAt === null && (expiresAt === null || nowS < expiresAt) && !ownerDeleted
         return usable === expected
       },

@@ -2,7 +2,13 @@
 import { createHmac } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
-import { hashToken, isWellFormedToken, mintToken, redactTokens, shownPrefix } from '../../src/rules/token.ts'
+import {
+  displayPrefixOf,
+  hashToken,
+  isWellFormedToken,
+  mintToken,
+  redactTokens,
+} from '../../src/rules/token.ts'
 
 const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const prefix = fc.stringMatching(/^[A-Za-z][0-9A-Za-z]{1,15}$/)
@@ -90,12 +96,15 @@ t.test('no token is minted twice, and every character is drawn', async (t) => {
 
 t.test('the first ten characters of a token may be shown', async (t) => {
   const minted = mintToken('lk')
-  t.equal(shownPrefix(minted, 'lk'), minted.slice(0, 10))
+  t.equal(displayPrefixOf(minted, 'lk'), minted.slice(0, 10))
   const long = mintToken('abcdefghijklmnop')
-  t.ok(shownPrefix(long, 'abcdefghijklmnop').length > 'abcdefghijklmnop_'.length, 'also of the key itself')
+  t.ok(
+    displayPrefixOf(long, 'abcdefghijklmnop').length > 'abcdefghijklmnop_'.length,
+    'also of the key itself',
+  )
   fc.assert(
     fc.property(token, ({ prefix, token }) => {
-      const shown = shownPrefix(token, prefix)
+      const shown = displayPrefixOf(token, prefix)
       return token.startsWith(shown) && shown.length >= 10 && shown.length - prefix.length - 1 <= 7
     }),
   )

@@ -45,8 +45,8 @@ export async function startCompared(t: Test): Promise<Compared> {
     insert into users (id, name)
     select 'usr_' || md5(n::text), 'somebody' from generate_series(1, ${others.users}::int) n`
   await sql`
-    insert into api_keys (id, user_id, name, key_hash, key_prefix)
-    select 'apk_' || md5(n::text), 'usr_' || md5((n % ${others.users}::int + 1)::text), 'a key', sha256(n::text::bytea), 'lk_0000000'
+    insert into api_keys (id, user_id, name, key_hash, hash_secret_id, key_prefix)
+    select 'apk_' || md5(n::text), 'usr_' || md5((n % ${others.users}::int + 1)::text), 'a key', sha256(n::text::bytea), 'x', 'lk_0000000'
     from generate_series(1, ${others.keys}::int) n`
   // Or Postgres would do it by itself, and change its plans, at some moment of the measurement.
   await sql`vacuum analyze`

@@ -2,14 +2,14 @@
 import t from 'tap'
 import { type RefusalReason, refusalReasons } from '../../schemas/refusal.ts'
 import { newId } from '../../src/rules/id.ts'
-import type { Refusal } from '../../src/stores.ts'
+import type { RefusalRecord } from '../../src/stores.ts'
 import { useServices } from '../services/index.ts'
 import { openStores } from './postgres-stores.ts'
 
 const services = await useServices(t)
 const { audit, sql } = await openStores(t, services)
 
-const refusal = (more: Partial<Refusal> = {}): Refusal => ({
+const refusal = (more: Partial<RefusalRecord> = {}): RefusalRecord => ({
   requestId: newId('req_'),
   reason: 'unknown_key',
   keyId: null,
@@ -99,7 +99,7 @@ t.test('every reason there is can be kept', async (t) => {
 
 t.test('the list is newest first and no longer than asked for', async (t) => {
   const { audit, sql } = await openStores(t, services)
-  const ones: Refusal[] = []
+  const ones: RefusalRecord[] = []
   for (let i = 0; i < 6; i++) {
     ones.unshift(refusal())
     await audit.recordRefusals([ones[0]!])

@@ -9,7 +9,7 @@ const hash = Buffer.alloc(32, 7)
 
 const insertUser = (row: object) => sql`insert into users ${sql({ id: 'usr_1', name: 'x', ...row })}`
 const insertKey = (row: object) => sql`
-  insert into api_keys ${sql({ id: 'apk_1', user_id: user.id, name: 'x', key_hash: hash, key_prefix: 'lk_1234567', ...row })}`
+  insert into api_keys ${sql({ id: 'apk_1', user_id: user.id, name: 'x', key_hash: hash, hash_secret_id: 'x', key_prefix: 'lk_1234567', ...row })}`
 const insertEntry = (row: object) => sql`
   insert into audit_log ${sql({ id: 'aud_1', request_id: 'req_1', event: 'key.created', ...row })}`
 

@@ -3,12 +3,12 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import fc from 'fast-check'
 import type { Test } from 'tap'
 import { newId } from '../../src/rules/id.ts'
-import type { Counter, Turn } from '../../src/stores.ts'
+import type { Counter, CountReply } from '../../src/stores.ts'
 
 export interface Counted {
   number: number
   version: number
-  turn: Turn
+  turn: CountReply
 }
 
 /** One hit, with its answer. */
@@ -111,7 +111,7 @@ export function counterSuite(t: Test, open: (t: Test, count: number) => Promise<
     const { turn } = await hit(counter, newId('apk_'))
     t.ok(turn.monoMs >= beforeMs && turn.monoMs <= performance.now())
     t.ok(Number.isInteger(turn.nowMs))
-    t.equal(turn.vouched, counter.mode === 'shared')
+    t.equal(turn.shared, counter.mode === 'shared')
   })
 
   t.test('the version of a key never raised is 0', async (t) => {

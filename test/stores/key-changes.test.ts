@@ -147,7 +147,7 @@ t.test('a key that has become unusable makes no other', async (t) => {
     await makeKey(user.id),
   ]
   const refusal = async (keyId: string) => keys.create(newKeyOf(user.id).key, actor(keyId))
-  const refused = (refusal: string) => ({ ok: false, reason: 'caller_unusable', refusal })
+  const refused = (denial: string) => ({ ok: false, reason: 'caller_unusable', denial })
   await keys.revoke(revoked.id, null, actor())
   t.strictSame(await refusal(revoked.id), refused('revoked'))
   t.strictSame(await refusal(expired.id), refused('expired'))
@@ -165,7 +165,7 @@ t.test('a key revoked while it makes another makes nothing', async (t) => {
     (tx) => tx`update api_keys set revoked_at = now() where id = ${caller.id}`,
     () => keys.create(key, actor(caller.id)),
   )
-  t.strictSame(creating, { ok: false, reason: 'caller_unusable', refusal: 'revoked' })
+  t.strictSame(creating, { ok: false, reason: 'caller_unusable', denial: 'revoked' })
   t.equal(await keys.get(key.id, user.id), null)
 })
 

@@ -20,7 +20,7 @@ t.test('a key made is stored as it was wanted, with no secret in what is given b
       id: key.id,
       userId: user.id,
       name: ' kept as sent\u00a0',
-      keyPrefix: token.slice(0, 10),
+      displayPrefix: token.slice(0, 10),
       rateLimitRpm: 1000,
       version: 1,
       expiresAt: 2_000_000_000,

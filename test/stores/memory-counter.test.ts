@@ -78,7 +78,7 @@ t.test('nothing vouches for a copy where counting is in memory', async (t) => {
   t.equal(counter.mode, 'memory')
   const keyId = newId('apk_')
   await counter.raise([{ keyId, version: 2 }])
-  t.equal((await hit(counter, keyId)).turn.vouched, false)
+  t.equal((await hit(counter, keyId)).turn.shared, false)
 })
 
 t.test('a change beside a running service cannot be confirmed', async (t) => {

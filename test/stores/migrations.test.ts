@@ -21,12 +21,12 @@ async function tablesOf(sql: Sql): Promise<string[]> {
 }
 
 const partitionsOf = async (sql: Sql) =>
-  (await tablesOf(sql)).filter((name) => /^audit_log_\d{8}$/.test(name))
+  (await tablesOf(sql)).filter((name) => /^audit_refusals_\d{8}$/.test(name))
 
 /** The database's UTC days from today on, as partitions are named. */
 async function days(sql: Sql, from: number, to: number): Promise<string[]> {
   const rows = await sql`
-    select 'audit_log_' || to_char((now() at time zone 'UTC')::date + n, 'YYYYMMDD') as name
+    select 'audit_refusals_' || to_char((now() at time zone 'UTC')::date + n, 'YYYYMMDD') as name
     from generate_series(${from}::int, ${to}::int) n order by n`
   return rows.map(({ name }) => name)
 }
@@ -80,8 +80,8 @@ for (const zone of ['Pacific/Kiritimati', 'Pacific/Pago_Pago']) {
     t.equal((await sql`show timezone`)[0]!.TimeZone, zone)
     t.strictSame(await partitionsOf(sql), await days(sql, 0, 7))
     const insert = (day: number, time: string) => sql`
-      insert into audit_log (id, request_id, event, occurred_at)
-      values (${`aud_${day}${time}`}, 'req_1', 'key.created',
+      insert into audit_log (id, request_id, event, reason, occurred_at)
+      values (${`aud_${day}${time}`}, 'req_1', 'auth.refused', 'revoked',
         ((now() at time zone 'UTC')::date + ${day}::int + ${time}::time) at time zone 'UTC')
       returning tableoid::regclass::text as partition`
     const [today, , , , , , , last] = await days(sql, 0, 7)
@@ -100,7 +100,7 @@ t.test(
     for (const name of expected.slice(2)) await sql`drop table ${sql(name)}`
     const ensure = () => sql.begin((tx) => ensurePartitions(tx))
     const write = (n: number) =>
-      sql`insert into audit_log (id, request_id, event) values (${`aud_${n}`}, 'req_1', 'key.created')`
+      sql`insert into audit_log (id, request_id, event, reason) values (${`aud_${n}`}, 'req_1', 'auth.refused', 'revoked')`
     await Promise.all([ensure(), write(1), ensure(), write(2), ensure(), write(3)])
     t.strictSame(await partitionsOf(sql), expected)
     t.equal((await sql`select 1 from audit_log`).length, 3)
@@ -112,24 +112,24 @@ t.test('of the partitions only those are dropped whose every entry is too old', 
   const kept = await days(sql, 0, 7)
   const [old5, old4, old3, old2, old1] = await days(sql, -5, -1)
   for (const [i, name] of [old5, old4, old3, old2, old1].entries()) {
-    await sql.unsafe(`create table ${name} partition of audit_log
+    await sql.unsafe(`create table ${name} partition of audit_refusals
       for values from ('${isoDay(name!)} 00:00:00+00') to ('${isoDay(name!)} 23:59:59.9999+00')`)
-    await sql`insert into audit_log (id, request_id, event, occurred_at)
-      values ('aud_1', ${`req_${5 - i}`}, 'key.created', ${`${isoDay(name!)} 23:00:00+00`}::timestamptz)`
+    await sql`insert into audit_log (id, request_id, event, reason, occurred_at)
+      values ('aud_1', ${`req_${5 - i}`}, 'auth.refused', 'revoked', ${`${isoDay(name!)} 23:00:00+00`}::timestamptz)`
   }
-  await sql`create table audit_log_archive (like audit_log)`
-  await sql`create table audit_log_20200101 (not_a_partition int)`
+  await sql`create table audit_refusals_archive (like audit_refusals)`
+  await sql`create table audit_refusals_20200101 (not_a_partition int)`
 
   const dropped = await sql.begin((tx) => dropPartitionsOlderThan(tx, 2))
   t.strictSame(dropped, [old5, old4, old3])
-  t.strictSame(await partitionsOf(sql), ['audit_log_20200101', old2, old1, ...kept])
+  t.strictSame(await partitionsOf(sql), ['audit_refusals_20200101', old2, old1, ...kept])
   const rows = await sql`select request_id from audit_log order by 1`
   t.strictSame(
     rows.map(({ request_id }) => request_id),
     ['req_1', 'req_2'],
   )
-  t.ok((await tablesOf(sql)).includes('audit_log_archive'))
+  t.ok((await tablesOf(sql)).includes('audit_refusals_archive'))
   t.strictSame(await sql.begin((tx) => dropPartitionsOlderThan(tx, 2)), [], 'nothing is left to drop')
 })
 
-const isoDay = (name: string) => name.replace(/^audit_log_(....)(..)(..)$/, '$1-$2-$3')
+const isoDay = (name: string) => name.replace(/^audit_refusals_(....)(..)(..)$/, '$1-$2-$3')

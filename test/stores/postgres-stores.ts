@@ -43,20 +43,25 @@ export async function openStores(
     pool('background', 2),
     pool('operator', 1, 30_000),
   ]
+  const sql = connect(t, url)
   const keys = createKeyStore({ lookups, management, background, operator }, { keysPerUserMax })
   const users = createUserStore(operator)
   return {
     url,
-    sql: connect(t, url),
+    sql,
     keys,
     users,
     audit: createAuditLog({ audit: auditing, operator }),
     makeUser: () => users.create({ id: newId('usr_'), name: 'somebody' }, actor()),
     async makeKey(userId, wanted = {}) {
-      const { token, key } = newKeyOf(userId, wanted)
+      const { expiresAt = null } = wanted
+      // No key is created expired: it becomes so afterwards.
+      const isPast = expiresAt !== null && expiresAt <= nowS()
+      const { token, key } = newKeyOf(userId, { ...wanted, expiresAt: isPast ? null : expiresAt })
       const created = await keys.create(key, actor())
       if (!created.ok) throw new Error(`not created: ${created.reason}`)
-      return { ...created.key, hash: key.hash.toString('hex'), token }
+      if (isPast) await sql`update api_keys set expires_at = to_timestamp(${expiresAt}) where id = ${key.id}`
+      return { ...created.key, expiresAt, hash: key.hash.toString('hex'), token }
     },
   }
 }
@@ -70,7 +75,7 @@ export function connect(t: Test, url: string): postgres.Sql {
 export const newKeyOf = (userId: string, wanted: { name?: string; expiresAt?: number | null } = {}) =>
   newKey(
     { userId, name: 'a key', rateLimitRpm: 1000, expiresAt: null, ...wanted },
-    { keyPrefix: 'lk', hashSecret: 'a secret of the tests, thirty-two characters at least' },
+    { tokenPrefix: 'lk', hashSecret: 'a secret of the tests, thirty-two characters at least' },
   )
 
 /** The operator, or a key as who it acts. */

@@ -36,7 +36,7 @@ if (cluster) {
       new Set([2]),
       'the second instance goes on from the first',
     )
-    t.ok(counted.every(({ turn }) => turn.vouched))
+    t.ok(counted.every(({ turn }) => turn.shared))
     t.strictSame([...one.modes, ...other.modes], [], 'no master was taken for away')
   })
 
@@ -47,7 +47,7 @@ if (cluster) {
     const counter = createRedisCounter({ client })
     t.teardown(() => counter.close())
     const { turn } = await hit(counter, newId('apk_'))
-    t.ok(turn.vouched, 'it is counted in the cluster')
+    t.ok(turn.shared, 'it is counted in the cluster')
   })
 
   t.test('only the keys of a master that is away are counted locally, until it is back', async (t) => {
@@ -69,7 +69,7 @@ if (cluster) {
       return [...before, ...first, ...second, ...(await hitAll())]
     })
     const [before, first, second, after] = [0, 60, 120, 180].map((n) => counted.slice(n, n + 60))
-    const vouched = (one: Counted[]) => one.filter(({ turn }) => turn.vouched).length
+    const vouched = (one: Counted[]) => one.filter(({ turn }) => turn.shared).length
     t.strictSame(
       [before, first, second, after].map((one) => [...new Set(numbersOf(one!))]),
       [[1], [2], [3], [4]],

@@ -42,7 +42,7 @@ t.test(
     })
     t.strictSame(numbersOf(counted), upTo(56))
     t.strictSame(
-      counted.map(({ turn }) => turn.vouched),
+      counted.map(({ turn }) => turn.shared),
       upTo(56).map((n) => n <= 3),
       'nothing vouches for a copy meanwhile',
     )
@@ -80,7 +80,7 @@ t.test('a thawed Redis counts again within two seconds, and no number is given t
   })
   t.ok(backMs < backMsMax, `${backMs} ms`)
   t.strictSame(numbersOf(counted).sort(ascending), upTo(15))
-  t.ok(counted.slice(10).every(({ turn }) => turn.vouched))
+  t.ok(counted.slice(10).every(({ turn }) => turn.shared))
   t.strictSame(modes, ['local', 'shared'], 'told once for each change')
 })
 
@@ -200,9 +200,9 @@ t.test('a counter made while Redis is away counts by itself, and shares once it 
   const modes: string[] = []
   const counter = createRedisCounter({ client, onMode: (mode) => modes.push(mode) })
   t.teardown(() => counter.close())
-  t.match(await hit(counter, newId('apk_')), { number: 1, turn: { vouched: false } })
+  t.match(await hit(counter, newId('apk_')), { number: 1, turn: { shared: false } })
   await server.restart()
   await until(isShared(counter), backMsMax)
-  t.match(await hit(counter, newId('apk_')), { number: 1, turn: { vouched: true } })
+  t.match(await hit(counter, newId('apk_')), { number: 1, turn: { shared: true } })
   t.strictSame(modes, ['local', 'shared'])
 })

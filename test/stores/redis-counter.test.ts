@@ -45,7 +45,7 @@ t.test('a version raised by one instance is seen by the next hit of another', as
   const keyId = newId('apk_')
   for (const version of [2, 3, 4]) {
     t.equal(await changing.raise([{ keyId, version }]), true)
-    t.match(await hit(counting, keyId), { version, turn: { vouched: true } })
+    t.match(await hit(counting, keyId), { version, turn: { shared: true } })
   }
 })
 
@@ -102,7 +102,7 @@ t.test('a thousand keys of one turn are counted by one call', async (t) => {
   const batches: [number, number][] = []
   const counter = await open(t, { onBatch: (hits, keys) => batches.push([hits, keys]) })
   const counted = await Promise.all(upTo(1000).map(() => hit(counter, newId('apk_'))))
-  t.ok(counted.every(({ number, turn }) => number === 1 && turn.vouched))
+  t.ok(counted.every(({ number, turn }) => number === 1 && turn.shared))
   t.strictSame(batches, [[1000, 1000]])
 })
 

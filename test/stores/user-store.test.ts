@@ -103,8 +103,8 @@ t.test('a key made just before its owner is deleted is among those to read again
 t.test('a user is deleted although last uses of its keys are being written', async (t) => {
   const user = await makeUser()
   const make = (ids: string[], userId: string) => sql`
-    insert into api_keys (id, user_id, name, key_hash, key_prefix)
-    select id, ${userId}, 'a key', sha256(id::bytea), 'lk_1234567' from unnest(${ids}::text[]) id`
+    insert into api_keys (id, user_id, name, key_hash, hash_secret_id, key_prefix)
+    select id, ${userId}, 'a key', sha256(id::bytea), 'x', 'lk_1234567' from unnest(${ids}::text[]) id`
   // In the table in another order than by id, as keys come to be once they are used.
   const [first, second, third] = ['apk_1', 'apk_2', 'apk_3'] as const
   await make([third, first, second], user.id)

@@ -12,17 +12,17 @@ const ipMax = 64
 const isAddress = (ip: string) => ip.length <= ipMax && isIP(ip) !== 0
 
 /** The path as it may be kept: without query string, and with no key in it. */
-export const pathOf = (request: FastifyRequest, keyPrefix: string): string =>
-  redactTokens(request.raw.url?.split('?', 1)[0] ?? '', keyPrefix)
+export const pathOf = (request: FastifyRequest, tokenPrefix: string): string =>
+  redactTokens(request.raw.url?.split('?', 1)[0] ?? '', tokenPrefix)
 
-export function actorOf(request: FastifyRequest, keyPrefix: string): Actor {
+export function actorOf(request: FastifyRequest, tokenPrefix: string): Actor {
   const userAgent = request.headers['user-agent']
   return {
     requestId: request.id,
     keyId: request.caller?.id ?? null,
     method: request.method,
-    path: pathOf(request, keyPrefix).slice(0, pathMax),
+    path: pathOf(request, tokenPrefix).slice(0, pathMax),
     ip: isAddress(request.ip) ? request.ip : (request.socket.remoteAddress ?? null),
-    userAgent: userAgent === undefined ? null : redactTokens(userAgent, keyPrefix).slice(0, userAgentMax),
+    userAgent: userAgent === undefined ? null : redactTokens(userAgent, tokenPrefix).slice(0, userAgentMax),
   }
 }

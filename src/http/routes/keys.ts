@@ -13,19 +13,25 @@ import {
   listLimitMax,
   PatchKeyBody,
 } from '../../../schemas/key.ts'
-import type { Usage } from '../../guard/last-used.ts'
+import type { LastUsed } from '../../guard/last-used.ts'
 import type { Publish } from '../../guard/publish.ts'
 import { newKey } from '../../rules/new-key.ts'
 import { holdsToken } from '../../rules/token.ts'
-import { type CallerUnusable, type KeyStore, keyBody, type StoredKey } from '../../stores.ts'
+import {
+  type CallerUnusable,
+  type ExpiresInPast,
+  type KeyStore,
+  keyBody,
+  type StoredKey,
+} from '../../stores.ts'
 import { actorOf } from './actor.ts'
 
 export interface KeyRoutesOptions {
   keys: KeyStore
-  usage: Pick<Usage, 'pending'>
+  lastUsed: Pick<LastUsed, 'pending'>
   publish: Publish
   hashSecret: string
-  keyPrefix: string
+  tokenPrefix: string
   defaultRateLimitRpm: number
   onAnswer: (status: number) => void
 }
@@ -33,7 +39,7 @@ export interface KeyRoutesOptions {
 const errors = { '4xx': ErrorEnvelope, '5xx': ErrorEnvelope }
 
 export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app, options) => {
-  const { keys, usage, publish, hashSecret, keyPrefix, defaultRateLimitRpm, onAnswer } = options
+  const { keys, lastUsed, publish, hashSecret, tokenPrefix, defaultRateLimitRpm, onAnswer } = options
 
   app.addHook('onResponse', (_request, reply, done) => {
     if (reply.statusCode < 400) onAnswer(reply.statusCode)
@@ -42,7 +48,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
 
   /** Uses that are not yet in Postgres when the key is read count: this very request is one. To be called before the reading. */
   const overlay = () => {
-    const pendingOf = usage.pending()
+    const pendingOf = lastUsed.pending()
     return (key: StoredKey) => {
       const pending = pendingOf(key.id)
       return keyBody(pending === null ? key : { ...key, lastUsedAt: Math.max(pending, key.lastUsedAt ?? 0) })
@@ -55,13 +61,16 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     async (request, reply) => {
       const { name, rate_limit_rpm = defaultRateLimitRpm, expires_at = null } = request.body
       requireLabel(name)
-      requireFuture(expires_at, request)
       const { userId } = request.caller!
       const wanted = { userId, name, rateLimitRpm: rate_limit_rpm, expiresAt: expires_at }
-      const { token, key } = newKey(wanted, { keyPrefix, hashSecret })
-      const created = await keys.create(key, actorOf(request, keyPrefix))
-      if (!created.ok && created.reason === 'caller_unusable') throw await refused(created, request, reply)
-      if (!created.ok) throw new ApiError('key_limit_reached')
+      const { token, key } = newKey(wanted, { tokenPrefix, hashSecret })
+      const created = await keys.create(key, actorOf(request, tokenPrefix))
+      if (!created.ok) {
+        if (created.reason === 'caller_unusable') throw await refused(created, request, reply)
+        throw created.reason === 'expires_in_past'
+          ? expiresInPast(created)
+          : new ApiError('key_limit_reached')
+      }
       return reply
         .code(201)
         .header('location', `/v1/keys/${created.key.id}`)
@@ -72,7 +81,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
 
   /** A name is kept, listed and audited: no place for a secret that exists once. */
   function requireLabel(name = '') {
-    if (!holdsToken(name, keyPrefix)) return
+    if (!holdsToken(name, tokenPrefix)) return
     throw new ApiError('invalid_parameter', {
       param: 'name',
       message: '`name` holds an API key.',
@@ -81,9 +90,9 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
   }
 
   /** The caller's key became unusable while the body was still on its way: the same 401 as at the door. */
-  function refused({ refusal: reason }: CallerUnusable, request: FastifyRequest, reply: FastifyReply) {
+  function refused({ denial: reason }: CallerUnusable, request: FastifyRequest, reply: FastifyReply) {
     const { id: keyId, userId } = request.caller!
-    return app.refuse({ ok: false, reason, keyId, userId }, request, reply)
+    return app.unauthorized({ ok: false, reason, keyId, userId }, request, reply)
   }
 
   app.get(
@@ -119,7 +128,6 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     async (request, reply) => {
       const { name, rate_limit_rpm, expires_at } = request.body
       requireLabel(name)
-      requireFuture(expires_at, request)
       const change = {
         ...(name !== undefined && { name }),
         ...(rate_limit_rpm !== undefined && { rateLimitRpm: rate_limit_rpm }),
@@ -127,9 +135,10 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
       }
       const { id } = request.params
       const shown = overlay()
-      const changed = await keys.change(id, request.caller!.userId, change, actorOf(request, keyPrefix))
+      const changed = await keys.change(id, request.caller!.userId, change, actorOf(request, tokenPrefix))
       if (!changed.ok) {
         if (changed.reason === 'caller_unusable') throw await refused(changed, request, reply)
+        if (changed.reason === 'expires_in_past') throw expiresInPast(changed)
         throw changed.reason === 'absent' ? notFound() : new ApiError('key_not_active', { param: 'id' })
       }
       await publish([{ keyId: changed.key.id, version: changed.key.version }])
@@ -141,7 +150,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     '/v1/keys/:id',
     { schema: { params: KeyParams, response: { 200: Key, ...errors } }, onRequest: ignoreBody },
     async (request, reply) => {
-      const actor = actorOf(request, keyPrefix)
+      const actor = actorOf(request, tokenPrefix)
       const shown = overlay()
       const revoked = await keys.revoke(request.params.id, request.caller!.userId, actor)
       if (!revoked.ok) throw revoked.reason === 'absent' ? notFound() : await refused(revoked, request, reply)
@@ -152,15 +161,12 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
   )
 }
 
-/** By the counting server's clock: an instance whose own is wrong decides alike. */
-function requireFuture(expiresAt: number | null | undefined, request: FastifyRequest) {
-  if (expiresAt === null || expiresAt === undefined || expiresAt * 1000 > request.countedAtMs) return
-  throw new ApiError('invalid_parameter', {
+const expiresInPast = ({ nowS }: ExpiresInPast) =>
+  new ApiError('invalid_parameter', {
     param: 'expires_at',
     message: '`expires_at` is not in the future.',
-    suggestion: `Send a later moment in whole Unix seconds; it is now ${Math.floor(request.countedAtMs / 1000)}.`,
+    suggestion: `Send a later moment in whole Unix seconds; it is now ${Math.floor(nowS)}.`,
   })
-}
 
 /** A body of DELETE has no meaning (RFC 9110, 9.3.5): it is not read, so nothing about it can be wrong. */
 function ignoreBody({ raw }: FastifyRequest, _reply: FastifyReply, done: () => void) {

@@ -1,0 +1,43 @@
+-- Creates the partitions for the refusals of today (UTC, by this server's clock, which also stamps the entries) and of the
+-- coming days, where missing. Creating a table and attaching it lets inserts into the other partitions continue.
+create function ensure_audit_partitions(days_ahead integer) returns void language plpgsql as $$
+declare
+  day date;
+  name text;
+begin
+  perform pg_advisory_xact_lock(hashtext('latchkey audit partitions'));
+  for n in 0..days_ahead loop
+    day := (now() at time zone 'UTC')::date + n;
+    name := 'audit_refusals_' || to_char(day, 'YYYYMMDD');
+    if to_regclass(name) is null then
+      execute format('create table %I (like audit_refusals including defaults including constraints)', name);
+      execute format(
+        'alter table audit_refusals attach partition %I for values from (%L) to (%L)',
+        name, day || ' 00:00:00+00', day + 1 || ' 00:00:00+00'
+      );
+    end if;
+  end loop;
+end $$;
+
+-- Drops the partitions in which every refusal is older than the given number of days, and returns their names.
+create function drop_audit_partitions(older_than_days integer) returns setof text language plpgsql as $$
+declare
+  name text;
+begin
+  perform pg_advisory_xact_lock(hashtext('latchkey audit partitions'));
+  for name in
+    select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = 'audit_refusals'::regclass and c.relname ~ '^audit_refusals_[0-9]{8}$'
+      and to_date(right(c.relname, 8), 'YYYYMMDD') + 1 <= (now() at time zone 'UTC')::date - older_than_days
+    order by 1
+  loop
+    -- A reader or a view keeps a partition for the next time: waiting for it would hold up every insert.
+    begin
+      set local lock_timeout = '100ms';
+      execute format('drop table %I', name);
+      return next name;
+    exception when lock_not_available or dependent_objects_still_exist then
+      raise warning 'audit partition % is past its retention but in use', name;
+    end;
+  end loop;
+end $$;
