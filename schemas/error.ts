@@ -1,6 +1,6 @@
 /**
- * Every error that crosses the wire: one table, and the envelope that carries a row of it (spec section 7).
- * The table makes the envelope and the page behind its `docs_url`, so the two cannot disagree.
+ * Every error that crosses the wire: one table, and the envelope that carries one row of it (spec section 7).
+ * The table makes both the envelope and the page behind its `docs_url`, so the two cannot disagree.
  */
 import { type Static, Type } from '@sinclair/typebox'
 
@@ -30,15 +30,15 @@ export const errorTable = {
     message: 'A required parameter is missing.',
     suggestion: 'Send the parameter named by `param`.',
     about:
-      'A member that the operation needs is not in the request. `param` names it; it is empty where any one of several members would do.',
+      'A member that the operation needs is missing. `param` names it; it is empty where any one of several members would do.',
   },
   unknown_parameter: {
     status: 400,
     type: 'invalid_request_error',
-    message: 'The request has a parameter that this operation does not know.',
+    message: 'This operation does not take the parameter.',
     suggestion: 'Remove the parameter named by `param`, or correct its spelling.',
     about:
-      'Unknown members are refused rather than ignored, so that a misspelt one is noticed. `param` names the first of them.',
+      'Unknown members are rejected rather than ignored, so that a typo is noticed. `param` names the first of them.',
   },
   invalid_parameter: {
     status: 400,
@@ -46,15 +46,16 @@ export const errorTable = {
     message: 'A parameter has a value that is not allowed.',
     suggestion: 'Correct the parameter named by `param`.',
     about:
-      'The value has the wrong type or is out of bounds. Values are never converted: a number sent as a string is refused. `param` names the member; it is empty where the body itself has the wrong type.',
+      'The value has the wrong type or is out of bounds. Values are never converted: a number sent as a string is rejected. `param` names the member; it is empty where the body itself has the wrong type.',
   },
   bad_request: {
     status: 400,
     type: 'invalid_request_error',
     message: 'The request is not valid HTTP.',
-    suggestion: 'Check the request line and headers against RFC 9112; a proxy between may have changed them.',
+    suggestion:
+      'Check the request line and headers against RFC 9112; a proxy in between may have changed them.',
     about:
-      'The bytes could not be read as one HTTP/1.1 request, for example a control character in a header, two lengths for one body, or no Host. The connection is closed where its next request could not be told from this one.',
+      'The bytes are not one valid HTTP/1.1 request: for example a control character in a header, two lengths for one body, or no Host. The connection is closed if the start of the next request would be in doubt.',
   },
   unauthorized: {
     status: 401,
@@ -71,21 +72,21 @@ export const errorTable = {
     suggestion:
       'Check the id and its prefix (`apk_` for keys), and that it belongs to the user of this API key.',
     about:
-      'The id named by `param` does not exist, is mistyped, or belongs to another user. These cases cannot be told apart.',
+      'The id named by `param` does not exist, is mistyped, or belongs to another user. The answer is the same for all three.',
   },
   route_not_found: {
     status: 404,
     type: 'not_found_error',
     message: 'There is no such route.',
     suggestion: 'Check the path. All endpoints are under /v1, for example /v1/keys.',
-    about: 'The path is not one of this service.',
+    about: 'This service has no such path.',
   },
   method_not_allowed: {
     status: 405,
     type: 'invalid_request_error',
-    message: 'This route does not know the method.',
+    message: 'This route does not support the method.',
     suggestion: 'Use one of the methods in the Allow header.',
-    about: 'The path exists, but not with this method. The `Allow` header lists the methods it knows.',
+    about: 'The path exists, but not with this method. The `Allow` header lists the methods it supports.',
   },
   request_timeout: {
     status: 408,
@@ -120,16 +121,16 @@ export const errorTable = {
     type: 'invalid_request_error',
     message: 'The media type of the body is not supported.',
     suggestion: 'Send the body with `Content-Type: application/json` and no Content-Encoding.',
-    about: 'Bodies are JSON, uncompressed, and say so.',
+    about: 'Bodies must be uncompressed JSON, declared as `application/json`.',
   },
   rate_limit_exceeded: {
     status: 429,
     type: 'rate_limit_error',
     message: 'The key has used up its requests for this minute.',
     suggestion:
-      'Wait for the seconds in Retry-After, or raise `rate_limit_rpm` with PATCH /v1/keys/{id} or a new key.',
+      'Wait for the number of seconds in Retry-After, or raise `rate_limit_rpm` with PATCH /v1/keys/{id}, or create another key.',
     about:
-      'Each key may make `rate_limit_rpm` requests in a minute; every request counts, also those answered with an error. `Retry-After` says how many seconds the current minute still lasts. Do not retry at fixed intervals.',
+      'Each key may make `rate_limit_rpm` requests a minute. Every request counts, including those answered with an error. `Retry-After` is the number of seconds until the minute ends. Do not retry at fixed intervals.',
   },
   headers_too_large: {
     status: 431,
@@ -142,16 +143,16 @@ export const errorTable = {
     status: 500,
     type: 'api_error',
     message: 'Something went wrong on our side.',
-    suggestion: 'Try again; if it happens again, give the operator the request_id.',
+    suggestion: 'Try again. If it happens again, give the operator the request_id.',
     about: 'An unexpected fault. The log has one line with the `request_id`.',
   },
   service_unavailable: {
     status: 503,
     type: 'api_error',
     message: 'The request cannot be decided right now.',
-    suggestion: 'Try again after the seconds in Retry-After.',
+    suggestion: 'Try again after the number of seconds in Retry-After.',
     about:
-      'A server behind this one is away or overloaded. It says nothing about the key. A change that got this answer may or may not have been made: read before you repeat it.',
+      'A server behind this one is down or overloaded. This says nothing about the key. A change that got this answer may or may not have been made: read the resource before you repeat it.',
   },
 } satisfies Record<string, ErrorRow>
 
@@ -162,10 +163,10 @@ export const ErrorEnvelope = Type.Object(
     error: Type.Object(
       {
         type: Type.String({ description: 'The family of the error.' }),
-        code: Type.String({ description: 'The error itself, for programs.' }),
+        code: Type.String({ description: 'The exact error, for programs.' }),
         message: Type.String({ description: 'What happened, for a person.' }),
         param: Type.String({
-          description: 'The field the error is about, as a dotted path; "" where none is meant.',
+          description: 'The field that the error is about, as a dotted path; "" if there is none.',
         }),
         docs_url: Type.String({ format: 'uri', description: 'A page about this code.' }),
         request_id: Type.String({ description: 'The same as the x-request-id header.' }),

@@ -1,10 +1,10 @@
 /**
- * An API key as it crosses the wire (spec sections 2.1 and 4). Each member carries the suggestion that its
- * refusal gives, so that the rule and the advice stand side by side.
+ * An API key as it crosses the wire (spec sections 2.1 and 4). Each member carries the suggestion for a bad value, so
+ * the rule and the advice stand side by side.
  */
 import { type Static, Type } from '@sinclair/typebox'
 
-/** 2100-01-01T00:00:00Z: later moments are taken for a mistake in the unit. */
+/** 2100-01-01T00:00:00Z. A later time is probably in the wrong unit. */
 export const expiresAtEndS = 4_102_444_800
 export const rateLimitMax = 1_000_000_000
 export const nameMaxLength = 255
@@ -12,7 +12,7 @@ export const listLimitMax = 100
 
 const nullable = { type: ['integer', 'null'] }
 
-/** Unix seconds, or null where the moment has not come about. */
+/** Unix seconds, or null if it has not happened. */
 const Moment = (description: string) => Type.Unsafe<number | null>({ ...nullable, description })
 
 /** Not blank, no control character (Cc), no lone surrogate (Cs): what Postgres and a log line can hold. Flag `u`. */
@@ -22,7 +22,7 @@ const Name = Type.String({
   minLength: 1,
   maxLength: nameMaxLength,
   pattern: namePattern,
-  description: 'A label for people, kept as sent.',
+  description: 'A label for people, stored as sent.',
   suggestion: `Send 1 to ${nameMaxLength} characters, not only blanks, without control characters or lone surrogates.`,
 })
 
@@ -37,9 +37,9 @@ const ExpiresAt = Type.Unsafe<number | null>({
   ...nullable,
   minimum: 1,
   exclusiveMaximum: expiresAtEndS,
-  description: 'Unix seconds from which on the key is refused; null for no expiry.',
+  description: 'Unix seconds from which the key is refused; null for no expiry.',
   suggestion:
-    'Send a moment in the future and before 2100 in whole Unix seconds, or null for a key that does not expire.',
+    'Send a time in the future and before 2100 in whole Unix seconds, or null for a key that does not expire.',
 })
 
 export const CreateKeyBody = Type.Object(
@@ -87,8 +87,8 @@ export const ListKeysQuery = Type.Object(
     ),
     starting_after: Type.Optional(
       Type.String({
-        description: 'The id of the last key of the page before.',
-        suggestion: 'Send one `apk_…` id: the `next_cursor` of the page before.',
+        description: 'The id of the last key on the previous page.',
+        suggestion: 'Send one `apk_…` id: the `next_cursor` of the previous page.',
       }),
     ),
     status: Type.Optional(
@@ -107,10 +107,10 @@ export type ListKeysQuery = Static<typeof ListKeysQuery>
 const keyMembers = {
   id: Type.String({ description: 'Begins with `apk_`.' }),
   name: Type.String(),
-  key_prefix: Type.String({ description: 'The leading characters of the key, to recognise it by.' }),
+  key_prefix: Type.String({ description: 'The first characters of the key, to recognise it by.' }),
   rate_limit_rpm: Type.Integer(),
   last_used_at: Moment('Unix seconds of the last use; null if never used.'),
-  expires_at: Moment('Unix seconds from which on the key is refused; null for never.'),
+  expires_at: Moment('Unix seconds from which the key is refused; null for never.'),
   created_at: Type.Integer({ description: 'Unix seconds.' }),
   revoked_at: Moment('Unix seconds of the revocation; null if not revoked.'),
 }
@@ -118,7 +118,7 @@ const keyMembers = {
 export const Key = Type.Object(keyMembers, { $id: 'Key', additionalProperties: false })
 export type Key = Static<typeof Key>
 
-/** The one shape with the secret in it: only the answer to a creation has this schema. */
+/** The only shape that contains the secret. Only the response to a creation has this schema. */
 export const CreatedKey = Type.Object(
   { ...keyMembers, plain_key: Type.String({ description: 'The secret. Shown once, here.' }) },
   { $id: 'CreatedKey', additionalProperties: false },

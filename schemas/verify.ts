@@ -1,4 +1,4 @@
-/** What a gateway learns of an admitted request (forward authentication). */
+/** What a gateway learns about an admitted request (forward authentication). */
 import { type Static, Type } from '@sinclair/typebox'
 
 export const Verified = Type.Object(

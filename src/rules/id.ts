@@ -1,8 +1,8 @@
 /**
- * Ids: a prefix that says what it names, then 26 lowercase letters and digits that sort by time of making:
- * 9 of the millisecond, 12 drawn at random once per process, 5 of a counter (base 36 throughout).
- * Unique across processes by the random part (62 bits), within one by the counter, which starts anew each millisecond.
- * An id is a name, not a secret: nothing rests on its being hard to guess.
+ * Ids: a prefix for the kind of resource, then 26 lowercase letters and digits that sort by creation time. In base 36:
+ * 9 digits of milliseconds, 5 of a counter, 12 drawn at random once per process.
+ * The random part (62 bits) makes ids unique across processes; the counter, which restarts every millisecond, within one.
+ * An id is a name, not a secret: nothing depends on it being hard to guess.
  */
 import { randomBytes } from 'node:crypto'
 
@@ -18,7 +18,7 @@ let lastMs = 0
 let stem = ''
 let counter = 0
 
-/** A new id. Later ones of this process sort after earlier ones, also when the clock steps back. */
+/** A new id. Within a process, later ids sort after earlier ones, even if the clock steps back. */
 export function newId(prefix: IdPrefix, nowMs: number = Date.now()): string {
   if (nowMs > lastMs || counter === counterEnd) {
     lastMs = nowMs > lastMs ? nowMs : lastMs + 1

@@ -1,8 +1,8 @@
-/** What state a key is in, and why it may not be used (spec sections 3 and 5). Pure: the time is given. */
+/** The state of a key, and why it may not be used (spec sections 3 and 5). Pure: the time is an argument. */
 import type { KeyState } from '../../schemas/key.ts'
 import type { RefusalReason } from '../../schemas/refusal.ts'
 
-/** Revocation outranks expiry. A key is refused from the second `expiresAt` on. */
+/** Revocation outranks expiry. A key expires at the start of second `expiresAt`. */
 export function keyState(
   key: { revokedAt: number | null; expiresAt: number | null },
   nowS: number,
@@ -11,7 +11,7 @@ export function keyState(
   return key.expiresAt !== null && key.expiresAt <= nowS ? 'expired' : 'active'
 }
 
-/** The reason to refuse a known key, in this order: revoked, expired, owner deleted; null if usable. */
+/** Why a known key is denied, checked in this order: revoked, expired, owner deleted. Null if it is usable. */
 export function denialReason(
   key: { revokedAt: number | null; expiresAt: number | null; ownerDeleted: boolean },
   nowS: number,

@@ -1,4 +1,4 @@
-/** A key about to be made: its secret, for whoever asked, and what is stored of it. */
+/** A key about to be created: its secret, for the caller, and what the database stores. */
 import { newId } from './id.ts'
 import { displayPrefixOf, hashSecretId, hashToken, mintToken } from './token.ts'
 
@@ -7,7 +7,7 @@ export interface NewKey {
   userId: string
   name: string
   hash: Buffer
-  /** Of the HASH_SECRET that the hash was made under. */
+  /** Which HASH_SECRET made the hash. */
   hashSecretId: string
   displayPrefix: string
   rateLimitRpm: number

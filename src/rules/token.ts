@@ -1,6 +1,6 @@
 /**
- * The secret key: `<KEY_PREFIX>_`, 32 base62 characters from the system's CSPRNG (190 bits) and 6 base62 characters
- * of CRC-32 over all before them, by which a scanner of leaked secrets tells a key from noise without asking us.
+ * The secret key: `<KEY_PREFIX>_`, 32 base62 characters from the system's CSPRNG (190 bits), and 6 base62 characters of
+ * CRC-32 over everything before them. With the checksum, a scanner for leaked secrets can tell a key from noise offline.
  */
 import { createHmac, randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'
@@ -16,7 +16,7 @@ export function mintToken(prefix: string): string {
   return body + checksum(body)
 }
 
-/** Uniform: bytes from 248 up would favour the first letters, and are drawn again. */
+/** Uniform: 248 is a multiple of 62. Bytes from 248 up would favour the first letters, so they are dropped. */
 function randomBase62(length: number): string {
   let text = ''
   while (text.length < length) {
@@ -37,7 +37,7 @@ function checksum(body: string): string {
   return text
 }
 
-/** Whether a token has the form and checksum of one of ours. Says nothing about whether it was ever minted. */
+/** Whether a token has our format and a valid checksum. It may never have been minted. */
 export function isWellFormedToken(token: string, prefix: string): boolean {
   const body = token.slice(0, -checksumLength)
   return (
@@ -48,7 +48,7 @@ export function isWellFormedToken(token: string, prefix: string): boolean {
   )
 }
 
-/** Whether one of our keys stands in a text. */
+/** Whether a text contains one of our keys. */
 export function holdsToken(text: string, prefix: string): boolean {
   const length = prefix.length + 1 + randomLength + checksumLength
   for (let at = text.indexOf(`${prefix}_`); at >= 0; at = text.indexOf(`${prefix}_`, at + 1))
@@ -56,21 +56,21 @@ export function holdsToken(text: string, prefix: string): boolean {
   return false
 }
 
-/** The part that may be shown: 10 characters; more under a long prefix, so that at least 4 are the key's own. */
+/** The part that may be shown: 10 characters, or more if the prefix is long, so that at least 4 belong to the key itself. */
 export const displayPrefixOf = (token: string, prefix: string) =>
   token.slice(0, Math.max(shownLength, prefix.length + 5))
 
-/** What is stored: HMAC-SHA256 under HASH_SECRET, so that a copy of the table alone cannot even be guessed at. */
+/** What the database stores: HMAC-SHA256 under HASH_SECRET. Without the secret, a copy of the table cannot even be tested against guesses. */
 export const hashToken = (token: string, hashSecret: string): Buffer =>
   createHmac('sha256', hashSecret).update(token).digest()
 
-/** Tells one HASH_SECRET from another without telling it: the HMAC of a constant under it, its first 8 bytes in hex. */
+/** Identifies a HASH_SECRET without revealing it: the first 8 bytes, in hex, of the HMAC of a constant under it. */
 export const hashSecretId = (hashSecret: string): string =>
   createHmac('sha256', hashSecret).update('latchkey hash secret id').digest('hex').slice(0, 16)
 
 /**
- * Takes everything that looks like one of our keys out of a text that is to be kept, such as a path; also where some of its
- * characters are percent-encoded, once or, by a proxy in front, again and again (`%255f`).
+ * Removes everything that looks like one of our keys from a text that will be stored, such as a path. Also finds keys with
+ * percent-encoded characters, encoded once or, by proxies in front, several times (`%255f`).
  */
 export function redactTokens(text: string, prefix: string): string {
   let pattern = patterns.get(prefix)
@@ -89,7 +89,7 @@ const ofAnyPrefix = new RegExp(
   'g',
 )
 
-/** The same where it is not known what the prefix is: before the configuration has been read. */
+/** The same for any prefix, for use before the configuration is read. */
 export const redactKeys = (text: string): string => text.replaceAll(ofAnyPrefix, '[redacted key]')
 
 function orEncoded(character: string): string {
