@@ -1,44 +1,45 @@
 /**
- * Stopping without a failed request. A load balancer goes on sending for a while after readiness has turned, so at first
- * everything is taken and each answer ends its connection; then, with the listener closed, what is under way is answered.
+ * Stops without failing a request. A load balancer keeps sending for a while after /readyz has turned to 503, so at first
+ * every request is still answered, and each response ends its connection. Then the listener closes and what is in flight is
+ * answered.
  */
 import type { Server, ServerResponse } from 'node:http'
 import { type Socket, Server as TcpServer } from 'node:net'
 
 export interface Drain {
-  /** From now on each answer tells its client that the connection ends with it (RFC 9112, 9.6). */
+  /** From now on each response says that its connection ends with it (RFC 9112, 9.6). */
   start(): void
-  /** Closes the listener. Resolves when every connection has ended: answered, idle, or for too long without a whole request. */
+  /** Closes the listener. Resolves when every connection has ended: answered, idle, or too slow to send a whole request. */
   finish(): Promise<void>
 }
 
-const lookEveryMs = 20
-/** For the first bytes of a connection just made: its request may be on the way, which Node's own closing of idle ones ignores. */
+const checkEveryMs = 20
+/** How long a new connection may stay silent: its request may be on the way. Node's own closing of idle ones ignores that. */
 const firstBytesMs = 300
-/** For a request that has begun to arrive. Shorter than the time limit of requests: a stop is to take under 10 s. */
+/** How long a request may take to finish arriving. Shorter than the usual time limit, so that a stop takes under 10 s. */
 const arrivalMaxMs = 4000
 
-/** The response that is due next on a connection; Node does not tell otherwise. */
+/** The response due next on a connection. Node exposes it in no other way. */
 type Connection = Socket & { _httpMessage?: ServerResponse | null }
 
 interface State {
-  madeAtMs: number
-  /** What had been read when it last had no request; more means that one is arriving. */
+  openedAtMs: number
+  /** Bytes read when the connection last had no request. More bytes mean that one is arriving. */
   readAtRest: number
 }
 
-/** A turn of the event loop in which so little was done that nothing can have waited long for its acceptance, milliseconds. */
+/** A turn of the event loop this short did so little that no connection can have waited long to be accepted. */
 const quietTurnMs = 0.3
-/** Not longer than this is such a turn waited for: on a busy machine there may be none. */
+/** Give up waiting for a quiet turn after this: on a busy machine there may be none. */
 const quietTurnMaxMs = 300
 
 /**
- * Resolves where the listener has just taken what had come. The kernel resets connections that wait for that when it closes,
- * and a proxy that has sent a PATCH on one must not send it again (RFC 9110, 9.2.2).
+ * Resolves just after the listener has accepted all waiting connections. When a listener closes, the kernel resets those still
+ * waiting, and a proxy that has sent a PATCH on one must not send it again (RFC 9110, 9.2.2).
  */
 async function justAccepted() {
   const untilMs = performance.now() + quietTurnMaxMs
-  // Two in a row: before the first there may have been none in which connections were taken.
+  // Two in a row: connections may not have been accepted before the first one.
   for (let quiet = 0; quiet < 2 && performance.now() < untilMs; ) {
     const startMs = performance.now()
     await new Promise(setImmediate)
@@ -49,14 +50,14 @@ async function justAccepted() {
 export function createDrain(server: Server): Drain {
   const connections = new Map<Connection, State>()
   server.on('connection', (connection: Connection) => {
-    connections.set(connection, { madeAtMs: performance.now(), readAtRest: 0 })
+    connections.set(connection, { openedAtMs: performance.now(), readAtRest: 0 })
     connection.once('close', () => connections.delete(connection))
   })
 
-  /** Nothing is due on it and nothing arrives. */
-  function isIdle(connection: Connection, { madeAtMs, readAtRest }: State) {
+  /** No response is due and no request is arriving. */
+  function isIdle(connection: Connection, { openedAtMs, readAtRest }: State) {
     if (connection._httpMessage || connection.bytesRead > readAtRest) return false
-    return readAtRest > 0 || performance.now() - madeAtMs > firstBytesMs
+    return readAtRest > 0 || performance.now() - openedAtMs > firstBytesMs
   }
 
   function endSome(late: boolean) {
@@ -80,15 +81,15 @@ export function createDrain(server: Server): Drain {
     async finish() {
       await justAccepted()
       const startMs = performance.now()
-      const look = () => endSome(performance.now() - startMs > arrivalMaxMs)
-      const looking = setInterval(look, lookEveryMs)
+      const check = () => endSome(performance.now() - startMs > arrivalMaxMs)
+      const checking = setInterval(check, checkEveryMs)
       return new Promise((resolve) => {
-        // The listener's part of closing alone: an HTTP server would end what it takes for idle connections at once.
+        // Close the listener only: an HTTP server's own close would end connections it considers idle at once.
         TcpServer.prototype.close.call(server, () => {
-          clearInterval(looking)
+          clearInterval(checking)
           resolve()
         })
-        look()
+        check()
       })
     },
   }
