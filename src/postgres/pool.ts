@@ -3,24 +3,29 @@
  * Whatever cannot be had in time is Unavailable; a connection that has fallen silent is replaced, so that recovery needs no
  * restart.
  */
-import postgres, { type Sql } from 'postgres'
+import type { ISql, Sql } from 'postgres'
 import { Unavailable } from '../stores.ts'
+import { postgresAt } from './connect.ts'
+import type { SslSettings } from './ssl.ts'
 
 export interface PoolOptions {
   url: string
+  ssl?: SslSettings
   /** What it is for; shown in pg_stat_activity. */
   purpose: string
   /** Connections at most. */
   max: number
   /** From asking to the answer, milliseconds, unless said otherwise. */
   timeoutMs: number
+  /** One more work was shed: too many were waiting. */
+  onShed?: () => void
 }
 
 /**
  * What a statement is written with. Without `begin`: postgres.js 3.4 sends the rollback of a transaction whose connection has
  * ended to a socket that is gone, and the process ends of it. What needs a transaction is a function in the database.
  */
-export type Query = postgres.ISql
+export type Query = ISql
 
 export interface Pool {
   /** Runs the work, statement by statement: there are no transactions here (see sql/postgres). Rejects with Unavailable when the server is away or too slow. */
@@ -49,11 +54,12 @@ const readOnlyFault = '25006'
 /** Works waiting for a connection; one more is shed. */
 const waitingMax = 2000
 
-export function createPool({ url, purpose, max, timeoutMs }: PoolOptions): Pool {
+export function createPool({ url, ssl, purpose, max, timeoutMs, onShed = () => {} }: PoolOptions): Pool {
+  const connect = postgresAt(url, ssl)
   const open = () => {
     openedAtMs = performance.now()
     readOnly = false
-    const opened = postgres(url, {
+    const opened = connect({
       max,
       connect_timeout: 2,
       backoff: () => 0.2,
@@ -84,8 +90,10 @@ export function createPool({ url, purpose, max, timeoutMs }: PoolOptions): Pool 
       running++
       return
     }
-    if (waiting.length >= waitingMax)
+    if (waiting.length >= waitingMax) {
+      onShed()
       throw new Unavailable(`Postgres (${purpose}): too many requests are waiting`)
+    }
     return new Promise((resolve) => waiting.push(resolve))
   }
 
@@ -160,8 +168,8 @@ export function createPool({ url, purpose, max, timeoutMs }: PoolOptions): Pool 
 /** SQLSTATE classes that say something of our statement: data, constraint, syntax. Any other is the server's state. */
 const ourFaultClasses = ['21', '22', '23', '42']
 
-/** postgres.js's and the socket's own codes; others (ERR_…, UNDEFINED_VALUE) are faults in our code. */
-const connectionFault = /^(CONNECT|E[A-Z]+$)/
+/** postgres.js's, the socket's and TLS's own codes; others (ERR_…, UNDEFINED_VALUE) are faults in our code. */
+const connectionFault = /^(CONNECT|E[A-Z]+$|ERR_SSL_)/
 
 /** Away, starting, stopping, full, read-only, refused, timed out: all mean "not now". */
 export function isServersFault(error: unknown): boolean {

@@ -1,0 +1,55 @@
+// Ports where something else than Postgres listens, which count who comes.
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import type { Test } from 'tap'
+
+export interface OddPort {
+  /** A DATABASE_URL that leads here. */
+  readonly url: string
+  /** Connections accepted so far. */
+  readonly accepted: number
+  /** From now on connections lead to this port, as when the server behind a load balancer is up again. */
+  leadTo(port: number): void
+}
+
+const http =
+  'HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 3\r\nConnection: close\r\n\r\nno\n'
+/** Begins like a short message of Postgres's own kind. */
+const mysql = Buffer.from('4a0000000a382e302e3336000b000000', 'hex')
+
+const habits = {
+  'speaks HTTP': (socket: Socket) => socket.once('data', () => socket.end(http)),
+  'speaks first, as MySQL does': (socket: Socket) => socket.write(mysql),
+  'accepts and closes': (socket: Socket) => socket.destroy(),
+  'accepts and says nothing': (socket: Socket) => socket.resume(),
+}
+export type Habit = keyof typeof habits
+
+export async function startOddPort(t: Test, habit: Habit): Promise<OddPort> {
+  const sockets = new Set<Socket>()
+  let behind: number | undefined
+  let accepted = 0
+  const server = createServer((socket) => {
+    accepted++
+    sockets.add(socket)
+    socket.on('error', () => {}).on('close', () => sockets.delete(socket))
+    if (behind === undefined) habits[habit](socket)
+    else socket.pipe(connect(behind, '127.0.0.1').on('error', () => socket.destroy())).pipe(socket)
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    server.close()
+    for (const socket of sockets) socket.destroy()
+  })
+  const { port } = server.address() as AddressInfo
+  return {
+    url: `postgres://postgres@127.0.0.1:${port}/postgres`,
+    get accepted() {
+      return accepted
+    },
+    leadTo(port) {
+      behind = port
+    },
+  }
+}
