@@ -1,15 +1,22 @@
+-- Both functions run with the rights of their owner, so that the service needs none to create or drop a table: see "A role
+-- without DDL" in docs/operations.md.
+
 -- Creates the partitions for the refusals of today (UTC, by this server's clock, which also stamps the entries) and of the
 -- coming days, where missing. Creating a table and attaching it lets inserts into the other partitions continue.
-create function ensure_audit_partitions(days_ahead integer) returns void language plpgsql as $$
+create function ensure_audit_partitions(days_ahead integer) returns void language plpgsql security definer as $$
 declare
   day date;
   name text;
 begin
+  -- Whoever may call this could otherwise fill the catalog with tables.
+  if days_ahead not between 0 and 31 then
+    raise 'audit partitions are made at most 31 days ahead' using errcode = 'invalid_parameter_value';
+  end if;
   perform pg_advisory_xact_lock(hashtext('latchkey audit partitions'));
   for n in 0..days_ahead loop
     day := (now() at time zone 'UTC')::date + n;
     name := 'audit_refusals_' || to_char(day, 'YYYYMMDD');
-    if to_regclass(name) is null then
+    if to_regclass(format('%I.%I', current_schema(), name)) is null then
       execute format('create table %I (like audit_refusals including defaults including constraints)', name);
       execute format(
         'alter table audit_refusals attach partition %I for values from (%L) to (%L)',
@@ -20,10 +27,13 @@ begin
 end $$;
 
 -- Drops the partitions in which every refusal is older than the given number of days, and returns their names.
-create function drop_audit_partitions(older_than_days integer) returns setof text language plpgsql as $$
+create function drop_audit_partitions(older_than_days integer) returns setof text language plpgsql security definer as $$
 declare
   name text;
 begin
+  if older_than_days < 1 then
+    raise 'audit entries are kept for at least a day' using errcode = 'invalid_parameter_value';
+  end if;
   perform pg_advisory_xact_lock(hashtext('latchkey audit partitions'));
   for name in
     select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
@@ -41,3 +51,11 @@ begin
     end;
   end loop;
 end $$;
+
+-- The names in the functions mean this schema's, whatever the caller's search_path. pg_temp last: it would be first if absent.
+do $$ begin
+  execute format('alter function ensure_audit_partitions(integer) set search_path = %I, pg_temp', current_schema());
+  execute format('alter function drop_audit_partitions(integer) set search_path = %I, pg_temp', current_schema());
+end $$;
+
+revoke execute on function ensure_audit_partitions(integer), drop_audit_partitions(integer) from public;
