@@ -10,6 +10,8 @@ export interface Config {
   opsToken: string | null
   /** null: an embedded Postgres in `dataDir`. */
   databaseUrl: string | null
+  /** libpq's variables for TLS. The URL takes precedence. */
+  pgSsl: { sslmode?: string; sslrootcert?: string; sslcert?: string; sslkey?: string }
   /** Empty: counting in memory. One: a server. Several: a Redis Cluster. */
   redisUrls: readonly string[]
   /** null: one is made and kept in `dataDir` (embedded only). */
@@ -70,8 +72,12 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
     opsHost: text('OPS_HOST', '127.0.0.1', 'an address or host name', /^[0-9A-Za-z.:_-]+$/),
     opsPort: integer('OPS_PORT', 9464, 0, 65535),
     opsToken: secret('OPS_TOKEN', opsTokenMinLength),
-    databaseUrl: read<string | null>('DATABASE_URL', null, 'a postgres:// URL', (value) =>
-      isUrl(value, ['postgres:', 'postgresql:']) ? value : undefined,
+    databaseUrl: read<string | null>('DATABASE_URL', null, 'a postgres:// URL', parsePostgresUrl),
+    pgSsl: Object.fromEntries(
+      ['sslmode', 'sslrootcert', 'sslcert', 'sslkey'].map((name) => [
+        name,
+        env[`PG${name.toUpperCase()}`]?.trim() || undefined,
+      ]),
     ),
     redisUrls: read<readonly string[]>(
       'REDIS_URL',
@@ -149,6 +155,15 @@ function isUrl(text: string, protocols: string[]): boolean {
   } catch {
     return false
   }
+}
+
+/** libpq also takes the host as a parameter, where it may be the directory of a Unix socket: postgres://ada@/db?host=/run/pg */
+function parsePostgresUrl(text: string): string | undefined {
+  const whole = text.replace(/^(postgres(?:ql)?:\/\/[^/?#]*@)(?=[/?]|$)/, '$1localhost')
+  if (!/^postgres(ql)?:\/\//.test(whole) || !URL.canParse(whole)) return undefined
+  const { hostname, searchParams } = new URL(whole)
+  const namesHost = searchParams.get('host') || (hostname !== '' && whole === text)
+  return namesHost ? whole : undefined
 }
 
 function parseTrustProxy(text: string): number | string[] | false | undefined {

@@ -1,13 +1,17 @@
 /**
- * Brings the database to the present schema: the files of sql/postgres, in order, each once. All in one transaction
- * under a lock, so instances may start together and a failed one leaves nothing half-made.
+ * Brings the database to the present schema: the files of sql/postgres, in order, each once. What is missing goes as one
+ * statement under a lock, so instances may start together, and a lost connection leaves nothing half-made. A database that is
+ * up to date is only read: a role that may not change it can start the service.
  */
-import { dirname } from 'node:path'
-
+import { createHash } from 'node:crypto'
+import { readdir, readFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import Postgrator from 'postgrator'
-import postgres from 'postgres'
+import type { Sql } from 'postgres'
+import { postgresAt } from './connect.ts'
+import { timedOut } from './dial.ts'
 import { ensurePartitions } from './partitions.ts'
+import type { SslSettings } from './ssl.ts'
 
 /** Any number that nobody else locks in this database. */
 const migrationLock = 7_231_906
@@ -17,33 +21,129 @@ export interface Migration {
   name: string
 }
 
-/** Resolves to what was applied. Rejects if the server is away or the files were changed after they were applied. */
-export async function migrate(url: string): Promise<Migration[]> {
-  const sql = postgres(url, {
+interface MigrationFile extends Migration {
+  md5: string
+  script: string
+}
+
+export interface MigrateOptions {
+  ssl?: SslSettings
+  /** To connect and read what was applied. Applying takes as long as it takes. */
+  timeoutMs?: number
+  /** Ends the waiting for an answer. A migration that has begun is not cut off. */
+  signal?: AbortSignal | undefined
+}
+
+/** Resolves to what was applied. Rejects if the server is down or a file was changed after it was applied. */
+export async function migrate(
+  url: string,
+  { ssl, timeoutMs = 5000, signal }: MigrateOptions = {},
+): Promise<Migration[]> {
+  const files = await readMigrations()
+  const sql = postgresAt(
+    url,
+    ssl,
+  )({
     max: 1,
     fetch_types: false,
-    connect_timeout: 5,
+    connect_timeout: timeoutMs / 1000,
     onnotice: () => {},
     connection: { application_name: 'latchkey migrate' },
   })
+  const inTime = <T>(work: PromiseLike<T>) => within(work, timeoutMs, signal)
   try {
-    return await sql.begin(async (tx) => {
-      await tx`select pg_advisory_xact_lock(${migrationLock})`
-      const first = fileURLToPath(import.meta.resolve('#sql/postgres/001.do.users-and-keys.sql'))
-      const postgrator = new Postgrator({
-        migrationPattern: `${dirname(first)}/*.sql`,
-        driver: 'pg',
-        schemaTable: 'schema_version',
-        execQuery: async (query) => ({ rows: [...(await tx.unsafe(query))] }),
-        execSqlScript: async (script) => {
-          await tx.unsafe(script)
-        },
-      })
-      const applied = await postgrator.migrate()
-      await ensurePartitions(tx)
-      return applied.map(({ version, name }) => ({ version, name }))
-    })
-  } finally {
+    let missing = await inTime(missingOf(sql, files))
+    const applied: Migration[] = []
+    while (missing.length > 0) {
+      if (await apply(sql, missing)) applied.push(...missing.map(({ version, name }) => ({ version, name })))
+      missing = await inTime(missingOf(sql, files))
+    }
+    await inTime(ensurePartitions(sql))
     await sql.end({ timeout: 1 })
+    return applied
+  } catch (error) {
+    await sql.end({ timeout: 0 })
+    throw error
+  }
+}
+
+async function readMigrations(): Promise<MigrationFile[]> {
+  const folder = dirname(fileURLToPath(import.meta.resolve('#sql/postgres/001.do.users-and-keys.sql')))
+  const names = (await readdir(folder)).filter((file) => file.endsWith('.sql')).sort()
+  return Promise.all(
+    names.map(async (file) => {
+      const [number, , name] = file.split('.')
+      const script = await readFile(join(folder, file), 'utf8')
+      return {
+        version: Number(number),
+        name: name!,
+        script,
+        md5: createHash('md5').update(script).digest('hex'),
+      }
+    }),
+  )
+}
+
+/** Those newer than the newest that was applied. Looks in the first schema of the search path only. */
+async function missingOf(sql: Sql, files: MigrationFile[]): Promise<MigrationFile[]> {
+  const [place] = await sql`
+    select current_schema() as schema, to_regclass(quote_ident(current_schema()) || '.schema_version') as known`
+  if (place!.schema === null)
+    throw new Error('the Postgres of DATABASE_URL: the role may use no schema of its search_path')
+  if (place!.known === null) return files
+  const rows = await sql`select version::int, md5 from schema_version`
+  const applied = new Map(rows.map(({ version, md5 }) => [version as number, md5 as string | null]))
+  const newest = Math.max(0, ...applied.keys())
+  for (const { version, name, md5 } of files) {
+    if (version <= newest && (applied.get(version) ?? md5) !== md5)
+      throw new Error(`migration ${version} (${name}) was changed after it was applied`)
+  }
+  return files.filter(({ version }) => version > newest)
+}
+
+/** False: another instance did it first. */
+async function apply(sql: Sql, missing: MigrationFile[]): Promise<boolean> {
+  const before = missing[0]!.version - 1
+  try {
+    // One message to the server, and so one transaction.
+    await sql.unsafe(`
+      select pg_advisory_xact_lock(${migrationLock});
+      create table if not exists schema_version (version bigint primary key, name text, md5 text, run_at timestamptz);
+      do $$ begin
+        if (select coalesce(max(version), 0) from schema_version) <> ${before} then
+          raise 'another instance has migrated meanwhile' using errcode = 'serialization_failure';
+        end if;
+      end $$;
+      ${missing.map(scriptOf).join('\n')}`)
+    return true
+  } catch (error) {
+    const { code, message } = error as { code?: string; message: string }
+    if (code === '40001') return false
+    if (code !== '42501') throw error
+    throw new Error(
+      `${missing.length} migrations are missing, and the role of DATABASE_URL may not apply them (${message}): run "latchkey migrate" as the owner`,
+      { cause: error },
+    )
+  }
+}
+
+const scriptOf = ({ version, name, md5, script }: MigrationFile) => `${script};
+insert into schema_version (version, name, md5, run_at) values (${version}, '${name}', '${md5}', now());`
+
+/** Rejects when the time is over or the signal comes. */
+async function within<T>(work: PromiseLike<T>, timeoutMs: number, signal?: AbortSignal): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  let stop = () => {}
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(timedOut(timeoutMs)), timeoutMs)
+    stop = () => reject(signal?.reason)
+    signal?.addEventListener('abort', stop)
+  })
+  try {
+    signal?.throwIfAborted()
+    return await Promise.race([work, late])
+  } finally {
+    clearTimeout(timer)
+    signal?.removeEventListener('abort', stop)
   }
 }

@@ -9,6 +9,7 @@ import { readOrCreateHashSecret } from '../embedded/hash-secret.ts'
 import { openEmbeddedPostgres } from '../embedded/postgres.ts'
 import { createMemoryCounter } from '../memory/counter.ts'
 import { createAuditLog } from '../postgres/audit.ts'
+import { NoConnection } from '../postgres/dial.ts'
 import { createKeyStore } from '../postgres/keys.ts'
 import { type Migration, migrate } from '../postgres/migrate.ts'
 import { dropPartitionsOlderThan, ensurePartitions } from '../postgres/partitions.ts'
@@ -45,6 +46,8 @@ export interface OpenOptions {
   signal?: AbortSignal
   onMode?: RedisCounterOptions['onMode']
   onBatch?: RedisCounterOptions['onBatch']
+  /** A queue was full, and a request was answered 503. */
+  onShed?: (queue: string) => void
   /** A connection to count on in place of REDIS_URL's. */
   redis?: Redis | Cluster
 }
@@ -53,10 +56,13 @@ export interface OpenOptions {
 const aloneCacheTtlMs = 1000
 /** A database that starts together with us. */
 const databaseWaitMs = 30_000
+/** To connect to the database and learn which migrations it has. */
+const databaseAnswerMs = 5000
+const databaseRetryMs = 500
 const redisWaitMs = 1000
 
 export async function openStores(config: Config, options: OpenOptions): Promise<Stores> {
-  const { role, onProgress = () => {} } = options
+  const { role, onProgress = () => {}, onShed = () => {} } = options
   const closers: (() => Promise<unknown>)[] = []
   const close = async () => {
     for (const one of closers.splice(0).reverse()) await one()
@@ -68,13 +74,22 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
         : null
     if (embedded) closers.push(() => embedded.stop())
     const url = config.databaseUrl ?? embedded!.url
-    const applied = await migrated(url, role === 'serve' ? databaseWaitMs : 0, options)
+    // The embedded Postgres is on loopback, and PGSSLMODE is not meant for it.
+    const ssl = embedded ? {} : config.pgSsl
+    const applied = await migrated(url, ssl, options)
 
     // At once: each may wait a second for a server that does not answer.
     const pools: Pool[] = []
     closers.push(() => Promise.all(pools.map((one) => one.close())))
     const pool = (purpose: string, max: number, timeoutMs: number) => {
-      const made = createPool({ url, purpose, max, timeoutMs })
+      const made = createPool({
+        url,
+        ssl,
+        purpose,
+        max,
+        timeoutMs,
+        onShed: () => onShed(`postgres_${purpose}`),
+      })
       pools.push(made)
       return made
     }
@@ -147,30 +162,37 @@ async function openCounter(config: Config, options: OpenOptions): Promise<Counte
 
 async function migrated(
   url: string,
-  waitMs: number,
-  { onProgress, signal }: OpenOptions,
+  ssl: Config['pgSsl'],
+  { role, onProgress, signal }: OpenOptions,
 ): Promise<Migration[]> {
-  const untilMs = performance.now() + waitMs
+  // A person who gave a command would rather know at once.
+  const untilMs = performance.now() + (role === 'serve' ? databaseWaitMs : 0)
+  let timeoutMs = databaseAnswerMs
   for (let told = false; ; ) {
     try {
-      return await migrate(url)
+      return await migrate(url, { ssl, timeoutMs, signal })
     } catch (error) {
-      if (!isServersFault(error) || performance.now() > untilMs || isRefused(error)) throw plainly(error)
+      const leftMs = untilMs - performance.now() - databaseRetryMs
+      if (!isServersFault(error) || leftMs <= 0 || isFinal(error)) throw plainly(error)
       if (!told)
         onProgress?.(`Waiting for Postgres: ${(error as Error).message || (error as { code?: string }).code}`)
       told = true
-      await sleep(500, undefined, signal && { signal })
+      timeoutMs = Math.min(databaseAnswerMs, leftMs)
+      await sleep(databaseRetryMs, undefined, signal && { signal })
     }
   }
 }
 
-/** No waiting helps against a wrong password or database name (SQLSTATE classes 28 and 3D). */
-const isRefused = (error: unknown) => /^(28|3D)/.test(String((error as { code?: unknown }).code))
+/** Waiting does not help: no Postgres that can be used, or a wrong password or database name (SQLSTATE classes 28 and 3D). */
+const isFinal = (error: unknown) =>
+  error instanceof NoConnection ? error.isFinal : /^(28|3D)/.test(String((error as { code?: unknown }).code))
 
 /** The server's words without its address, user or statement. */
 function plainly(error: unknown): Error {
-  const { code, message } = error as { code?: string; message?: string }
-  if (code === undefined) return error as Error
-  const what = /^[0-9A-Z]{5}$/.test(code) ? message : `cannot be reached (${code})`
-  return new Error(`the Postgres of DATABASE_URL: ${what}`, { cause: error })
+  const { code, message } = error as { code?: unknown; message?: string }
+  if (typeof code !== 'string') return error as Error
+  const isPlain = error instanceof NoConnection || /^[0-9A-Z]{5}$/.test(code)
+  return new Error(`the Postgres of DATABASE_URL: ${isPlain ? message : `cannot be reached (${code})`}`, {
+    cause: error,
+  })
 }

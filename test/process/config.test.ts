@@ -73,8 +73,10 @@ const variables: Record<string, Variable> = {
     valid: [
       ['postgres://u:p@db:5432/latchkey', 'postgres://u:p@db:5432/latchkey'],
       ['postgresql://db/x?sslmode=require', 'postgresql://db/x?sslmode=require'],
+      ['postgres:///x?host=/run/postgresql', 'postgres:///x?host=/run/postgresql'],
+      ['postgres://u:p@/x?host=db', 'postgres://u:p@localhost/x?host=db'],
     ],
-    invalid: ['db:5432/latchkey', 'mysql://db/x', 'postgres', 'postgres://', 'redis://db'],
+    invalid: ['db:5432/latchkey', 'mysql://db/x', 'postgres', 'postgres://', 'postgres://u@/x', 'redis://db'],
   },
   REDIS_URL: {
     member: 'redisUrls',

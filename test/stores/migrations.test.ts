@@ -14,14 +14,14 @@ async function migrated(t: Test) {
 }
 type Sql = ReturnType<typeof connect>
 
-async function tablesOf(sql: Sql): Promise<string[]> {
-  const rows = await sql`select relname from pg_class
-    where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') order by 1`
+async function tablesOf(sql: Sql, schema = 'public'): Promise<string[]> {
+  const rows = await sql`select relname from pg_class c join pg_namespace n on n.oid = relnamespace
+    where nspname = ${schema} and relkind in ('r', 'p') order by 1`
   return rows.map(({ relname }) => relname)
 }
 
-const partitionsOf = async (sql: Sql) =>
-  (await tablesOf(sql)).filter((name) => /^audit_refusals_\d{8}$/.test(name))
+const partitionsOf = async (sql: Sql, schema?: string) =>
+  (await tablesOf(sql, schema)).filter((name) => /^audit_refusals_\d{8}$/.test(name))
 
 /** The database's UTC days from today on, as partitions are named. */
 async function days(sql: Sql, from: number, to: number): Promise<string[]> {
@@ -133,3 +133,68 @@ t.test('of the partitions only those are dropped whose every entry is too old', 
 })
 
 const isoDay = (name: string) => name.replace(/^audit_refusals_(....)(..)(..)$/, '$1-$2-$3')
+
+t.test("another application's tables in a schema behind ours are left alone", async (t) => {
+  const url = await services.createDatabase()
+  const sql = connect(t, url)
+  await sql`create schema app`
+  // Flyway has called its table so.
+  await sql`create table public.schema_version (installed_rank int primary key, version text)`
+  await sql`create table public.users (login text)`
+  const [today] = await days(sql, 0, 0)
+  await sql`create table ${sql(`public.${today}`)} (id int)`
+
+  const inApp = `${url}?search_path=app,public`
+  t.ok((await migrate(inApp)).length > 0)
+  t.strictSame(await migrate(inApp), [])
+  const own = connect(t, inApp)
+  t.equal((await own`select current_schema() as name`)[0]!.name, 'app')
+  t.strictSame(await partitionsOf(own, 'app'), await days(sql, 0, 7))
+  t.strictSame(await tablesOf(sql), [today, 'schema_version', 'users'])
+})
+
+t.test('one database takes Latchkey in several schemas, also by ?options=', async (t) => {
+  const url = await services.createDatabase()
+  const sql = connect(t, url)
+  for (const name of ['one', 'Two, three']) await sql`create schema ${sql(name)}`
+  const second = new URL(url)
+  second.searchParams.set('options', '-c search_path="Two,\\ three"')
+  const urls = [url, `${url}?search_path=one`, second.href]
+  for (const one of urls) t.ok((await migrate(one)).length > 0)
+  for (const one of urls) t.strictSame(await migrate(one), [])
+  const expected = await days(sql, 0, 7)
+  for (const name of ['public', 'one', 'Two, three'])
+    t.strictSame(await partitionsOf(sql, name), expected, name)
+
+  // Called from elsewhere, each looks after the schema it was made in.
+  await sql`drop table ${sql(`one.${expected[7]}`)}`
+  await sql`select one.ensure_audit_partitions(7)`
+  t.strictSame(await partitionsOf(sql, 'one'), expected)
+})
+
+t.test('a search_path without a schema that exists is said plainly', async (t) => {
+  const url = await services.createDatabase()
+  await t.rejects(migrate(`${url}?search_path=nowhere`), { message: /may use no schema of its search_path/ })
+})
+
+t.test('a migration that was changed after it was applied is refused', async (t) => {
+  const url = await services.createDatabase()
+  await migrate(url)
+  const sql = connect(t, url)
+  await sql`update schema_version set md5 = 'another' where version = 4`
+  await t.rejects(migrate(url), { message: /migration 4 \(create-key\) was changed/ })
+})
+
+t.test('a database that a later version has migrated is left as it is', async (t) => {
+  const url = await services.createDatabase()
+  await migrate(url)
+  const sql = connect(t, url)
+  await sql`insert into schema_version (version, name, md5) values (9999, 'later', 'x')`
+  t.strictSame(await migrate(url), [])
+})
+
+t.test('partitions are neither made far ahead nor dropped while young, whoever asks', async (t) => {
+  const sql = await migrated(t)
+  await t.rejects(sql`select ensure_audit_partitions(32)`, { message: /at most 31 days/ })
+  await t.rejects(sql`select drop_audit_partitions(0)`, { message: /at least a day/ })
+})
