@@ -21,6 +21,16 @@ export interface Gauges {
   cachedKeys(): number
 }
 
+/** Batches that wait for a server, and works that wait for a connection of one of the pools. */
+const shedQueues = [
+  'counter',
+  'lookups',
+  'audit',
+  'postgres_lookups',
+  'postgres_management',
+  'postgres_audit',
+  'postgres_background',
+]
 const sizes = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 const seconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
 
@@ -77,7 +87,7 @@ export function createMetrics(gauges: Gauges): Metrics {
     labelNames: ['queue'],
     registers,
   })
-  for (const queue of ['counter', 'lookups', 'audit']) shed.inc({ queue }, 0)
+  for (const queue of shedQueues) shed.inc({ queue }, 0)
   new Gauge({
     name: 'latchkey_redis_degraded',
     help: '1 while Redis is away and this instance counts by itself.',

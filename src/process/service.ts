@@ -44,7 +44,7 @@ const maintainEveryMs = 3_600_000
 export async function openService(
   config: Config,
   log: Log,
-  options: Omit<OpenOptions, 'onMode' | 'onBatch'>,
+  options: Omit<OpenOptions, 'onMode' | 'onBatch' | 'onShed'>,
 ): Promise<Service> {
   const stores = await openStores(config, {
     ...options,
@@ -54,6 +54,7 @@ export async function openService(
       else log.warn({ reason }, 'Redis is away: this instance counts by itself')
     },
     onBatch: (hits) => metrics.batch('counter', hits),
+    onShed: (queue) => metrics.shed(queue),
   })
   const { keys, audit, counter, hashSecret, cacheTtlMs, degradedCacheTtlMs, maxStaleMs } = stores
   const { tokenPrefix } = config

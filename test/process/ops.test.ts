@@ -154,3 +154,14 @@ t.test(
     t.equal(await degraded(), 0)
   },
 )
+
+t.test('what is shed because too many wait for a connection to Postgres is counted', async (t) => {
+  const { service } = await startInstance(t, await useServices(t))
+  const list = () => service.stores.keys.list('usr_nobody', { limit: 1 })
+  await Promise.allSettled(Array.from({ length: 2100 }, list))
+  const { value } = parsePrometheus(await service.metrics.registry.metrics())
+  const shed = (queue: string) => value('latchkey_shed_total', { queue })
+  // Four connections, and 2,000 that wait.
+  t.equal(shed('postgres_management'), 96)
+  t.equal(shed('postgres_lookups'), 0)
+})
