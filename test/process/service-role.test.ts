@@ -1,0 +1,157 @@
+// The service as a role without DDL: the documented grants are enough, and what they leave out is refused.
+import { readFile } from 'node:fs/promises'
+import postgres from 'postgres'
+import t, { type Test } from 'tap'
+import { migrate } from '../../src/postgres/migrate.ts'
+import { deleteUser, makeCaller, startInstance } from '../instance.ts'
+import { startPrivatePostgres, useServices } from '../services/index.ts'
+import { externalEnv, runLatchkey } from './latchkey.ts'
+
+const services = await useServices(t)
+const server = await startPrivatePostgres(t)
+
+const documented = await readFile(new URL('../../docs/operations.md', import.meta.url), 'utf8')
+const section = documented.split('\n### A role without DDL\n')[1]!.split(/\n##+ /)[0]!
+const [makeRoles, grants] = [...section.matchAll(/```sql\n(.*?)```/gs)].map(([, block]) =>
+  block!
+    .replaceAll(/^--.*$/gm, '')
+    .split(';')
+    .map((statement) => statement.trim())
+    .filter((statement) => statement !== ''),
+) as [string[], string[]]
+
+const urlOf = (role: string, database = 'latchkey') =>
+  `postgres://${role}@127.0.0.1:${server.port}/${database}`
+const owner = urlOf('latchkey_owner')
+const service = urlOf('latchkey_service')
+
+function connect(t: Test, url: string) {
+  const sql = postgres(url, { max: 2, onnotice: () => {} })
+  t.teardown(() => sql.end({ timeout: 1 }))
+  return sql
+}
+
+async function execute(url: string, statements: string[]) {
+  const sql = postgres(url, { max: 1, onnotice: () => {} })
+  for (const statement of statements) await sql.unsafe(statement)
+  await sql.end({ timeout: 1 })
+}
+
+t.test('the documented roles and grants', async (t) => {
+  await execute(server.url, makeRoles)
+  // As before Postgres 15, where every role may create tables here.
+  await execute(urlOf('postgres'), ['revoke create on schema public from public'])
+
+  const { code, stderr } = await runLatchkey(
+    t,
+    externalEnv({ databaseUrl: service, redisUrl: null }),
+    ...['users', 'list'],
+  )
+  t.equal(code, 1)
+  t.match(
+    stderr,
+    /^latchkey: 10 migrations are missing.*permission denied.*"latchkey migrate" as the owner\n$/,
+  )
+
+  const migrated = await runLatchkey(t, externalEnv({ databaseUrl: owner, redisUrl: null }), 'migrate')
+  t.equal(migrated.code, 0)
+  await execute(owner, grants)
+})
+
+t.test('a start of the service role waits for no lock of migrations', async (t) => {
+  const held = await connect(t, server.url.replace(/\/postgres$/, '/latchkey')).reserve()
+  await held`select pg_advisory_lock(7231906)`
+  await held`begin`
+  await held`lock table schema_version in share row exclusive mode`
+  t.strictSame(await migrate(service), [])
+  await held`rollback`
+  await held`select pg_advisory_unlock(7231906)`
+  held.release()
+})
+
+t.test('everything the service does works as the service role', async (t) => {
+  const sql = connect(t, owner)
+  await sql`drop table ${sql(await lastPartition(sql))}`
+  await sql.unsafe(`create table audit_refusals_20200101 partition of audit_refusals
+    for values from ('2020-01-01 00:00:00+00') to ('2020-01-02 00:00:00+00')`)
+
+  const instance = await startInstance(
+    t,
+    { ...services, databaseUrl: service },
+    { AUDIT_RETENTION_DAYS: '30' },
+  )
+  const names = (await partitions(sql)).map(({ name }) => name)
+  t.equal(names.length, 8, 'the missing partition is made, the old one dropped')
+  t.notOk(names.includes('audit_refusals_20200101'))
+
+  const caller = await makeCaller(instance)
+  const { token } = caller
+  const ask = async (method: string, path: string, json?: unknown) =>
+    (await instance.ask(method, path, json === undefined ? { token } : { token, json })).status
+  t.equal(await ask('POST', '/v1/keys', { name: 'second' }), 201)
+  t.equal(await ask('PATCH', `/v1/keys/${caller.id}`, { rate_limit_rpm: 5000 }), 200)
+  t.equal(await ask('GET', '/v1/keys'), 200)
+  t.equal((await instance.ask('GET', '/v1/keys', { token: 'nonsense' })).status, 401)
+  t.equal(await ask('DELETE', `/v1/keys/${caller.id}`), 200)
+  t.equal(await ask('GET', '/v1/keys'), 401)
+  await deleteUser(instance, caller.userId)
+  const events = await sql`select distinct event from audit_log order by 1`
+  t.strictSame(
+    events.map(({ event }) => event),
+    ['auth.refused', 'key.created', 'key.revoked', 'key.updated', 'user.created', 'user.deleted'],
+  )
+  await instance.close()
+  const [used] = await sql`select last_used_at is not null as used from api_keys where id = ${caller.id}`
+  t.equal(used!.used, true)
+})
+
+t.test('what the service role may not do is refused', async (t) => {
+  const sql = connect(t, service)
+  const [{ name }] = (await partitions(connect(t, owner))) as unknown as [{ name: string }]
+  const refused = [
+    'update audit_log set path = null',
+    'delete from audit_log',
+    'truncate audit_log',
+    `delete from ${name}`,
+    `drop table ${name}`,
+    'drop table audit_log',
+    'delete from api_keys',
+    'delete from users',
+    'create table mine (id int)',
+    'alter table users add column mine int',
+    'update schema_version set version = 0',
+    'create or replace function ensure_audit_partitions(integer) returns void language sql as $$ select $$',
+  ]
+  for (const statement of refused) {
+    const error = await sql.unsafe(statement).then(
+      () => null,
+      (error) => error.code,
+    )
+    t.equal(error, '42501', statement)
+  }
+})
+
+t.test(
+  'the functions act on the schema they were made in, whatever the caller has put before it',
+  async (t) => {
+    const sql = connect(t, server.url.replace(/\/postgres$/, '/latchkey'))
+    await sql`create role stranger login`
+    await t.rejects(connect(t, urlOf('stranger'))`select ensure_audit_partitions(7)`, { code: '42501' })
+
+    const own = await connect(t, service).reserve()
+    const [{ name }] = (await partitions(sql)) as unknown as [{ name: string }]
+    await own.unsafe(`create temporary table ${name} (id int)`)
+    await own`create temporary table audit_refusals (id int)`
+    await sql`drop table ${sql(`public.${name}`)}`
+    await own`set search_path = pg_temp, public`
+    await own`select public.ensure_audit_partitions(7)`
+    const names = (await partitions(sql)).map((row) => row.name)
+    t.ok(names.includes(name), 'a temporary table of the same name is not taken for the partition')
+    own.release()
+  },
+)
+
+const partitions = (sql: postgres.Sql) => sql`
+  select relname as name from pg_inherits join pg_class c on c.oid = inhrelid
+  where inhparent = 'public.audit_refusals'::regclass order by 1`
+const lastPartition = async (sql: postgres.Sql) => (await partitions(sql)).at(-1)!.name as string
