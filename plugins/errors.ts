@@ -11,8 +11,8 @@ import { ApiError, renderEnvelope, unavailable } from './api-error.ts'
 import { fromValidation } from './validation.ts'
 
 export interface ErrorsOptions {
-  /** Where each code has its page, ending in a slash: `docs_url` is this plus the code. */
-  docsBase: string
+  /** Where each code has its page, ending in a slash: `docs_url` is this plus the code. A function if only listening tells. */
+  docsBase: string | (() => string)
   /** A new id for a request that the parser refused; the same maker as Fastify's `genReqId`. */
   newRequestId: () => string
   /** Takes secrets out of what a client has sent and an error would repeat: the name of an unknown member. */
@@ -68,7 +68,7 @@ export default fp<ErrorsOptions>(
         .code(error.statusCode)
         .headers(error.headers)
         .header('content-type', 'application/json; charset=utf-8')
-        .send(renderEnvelope(error, request.id, docsBase))
+        .send(renderEnvelope(error, request.id, baseOf(docsBase)))
     }
 
     app.addHook('onRequest', (request, reply, done) => {
@@ -110,6 +110,8 @@ export default fp<ErrorsOptions>(
   },
   { name: 'errors' },
 )
+
+const baseOf = (docsBase: ErrorsOptions['docsBase']) => (typeof docsBase === 'string' ? docsBase : docsBase())
 
 /**
  * Requests of one connection run one after the other, and none behind an answer that ends it (RFC 9112, 9.3.2 and 9.6): Node
@@ -189,7 +191,7 @@ function answerClientError(error: NodeJS.ErrnoException, socket: Connection, opt
   const apiError = new ApiError(code, { cause: error })
   const requestId = newRequestId()
   onError?.(apiError, null, requestId)
-  const body = renderEnvelope(apiError, requestId, docsBase)
+  const body = renderEnvelope(apiError, requestId, baseOf(docsBase))
   socket.end(
     `HTTP/1.1 ${apiError.statusCode} ${STATUS_CODES[apiError.statusCode]}\r\n` +
       `x-request-id: ${requestId}\r\ncontent-type: application/json; charset=utf-8\r\n` +

@@ -7,7 +7,10 @@ export interface Config {
   port: number
   opsHost: string
   opsPort: number
-  opsToken: string | null
+  /** Empty: none is needed on this machine, and nothing is let in from elsewhere. */
+  opsTokens: readonly { name: string; token: string }[]
+  /** null: the metrics are open. */
+  metricsToken: string | null
   /** null: an embedded Postgres in `dataDir`. */
   databaseUrl: string | null
   /** libpq's variables for TLS. The URL takes precedence. */
@@ -19,7 +22,8 @@ export interface Config {
   /** A secret before, whose keys go on working and are hashed anew when used. */
   hashSecretPrevious: string | null
   dataDir: string
-  baseUrl: string
+  /** null: localhost at the port that is bound. */
+  baseUrl: string | null
   logLevel: string
   /** Proxies in front: how many, or their addresses. */
   trustProxy: number | readonly string[] | false
@@ -39,7 +43,8 @@ export interface Config {
 export class ConfigError extends Error {}
 
 const hashSecretMinLength = 32
-const opsTokenMinLength = 16
+/** What fits behind `Bearer ` in a header. */
+const bearerToken = /^[\x21-\x7e]{16,}$/
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']
 
 type Env = Record<string, string | undefined>
@@ -65,13 +70,23 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
       value.length >= minLength ? value : undefined,
     )
 
-  const port = integer('PORT', 3000, 0, 65535)
   const config: Config = {
     host: text('HOST', '127.0.0.1', 'an address or host name', /^[0-9A-Za-z.:_-]+$/),
-    port,
+    port: integer('PORT', 3000, 0, 65535),
     opsHost: text('OPS_HOST', '127.0.0.1', 'an address or host name', /^[0-9A-Za-z.:_-]+$/),
     opsPort: integer('OPS_PORT', 9464, 0, 65535),
-    opsToken: secret('OPS_TOKEN', opsTokenMinLength),
+    opsTokens: read<Config['opsTokens']>(
+      'OPS_TOKEN',
+      [],
+      'a token of at least 16 visible ASCII characters, or several as name:token separated by commas, all different',
+      parseOpsTokens,
+    ),
+    metricsToken: read<string | null>(
+      'METRICS_TOKEN',
+      null,
+      'at least 16 visible ASCII characters',
+      (value) => (bearerToken.test(value) ? value : undefined),
+    ),
     databaseUrl: read<string | null>('DATABASE_URL', null, 'a postgres:// URL', parsePostgresUrl),
     pgSsl: Object.fromEntries(
       ['sslmode', 'sslrootcert', 'sslcert', 'sslkey'].map((name) => [
@@ -94,9 +109,9 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
     hashSecret: secret('HASH_SECRET', hashSecretMinLength),
     hashSecretPrevious: secret('HASH_SECRET_PREVIOUS', hashSecretMinLength),
     dataDir: env.DATA_DIR?.trim() || '.latchkey',
-    baseUrl: read(
+    baseUrl: read<string | null>(
       'BASE_URL',
-      `http://localhost:${port}`,
+      null,
       'an http:// or https:// URL without query and fragment',
       (value) =>
         isUrl(value, ['http:', 'https:']) && !/[?#]/.test(value) ? value.replace(/\/+$/, '') : undefined,
@@ -164,6 +179,20 @@ function parsePostgresUrl(text: string): string | undefined {
   const { hostname, searchParams } = new URL(whole)
   const namesHost = searchParams.get('host') || (hostname !== '' && whole === text)
   return namesHost ? whole : undefined
+}
+
+/** A token without a name is that of `operator`. Neither a name nor a token may be there twice: one would stand for two people. */
+function parseOpsTokens(text: string): { name: string; token: string }[] | undefined {
+  const pairs = text.split(',').map((entry) => {
+    const [, name = 'operator', token = ''] = /^(?:([^:]*):)?(.*)$/s.exec(entry.trim())!
+    return { name, token }
+  })
+  const isGood = pairs.every(
+    ({ name, token }) => /^[A-Za-z0-9._-]{1,64}$/.test(name) && bearerToken.test(token),
+  )
+  const areDifferent = (member: 'name' | 'token') =>
+    new Set(pairs.map((pair) => pair[member])).size === pairs.length
+  return isGood && areDifferent('name') && areDifferent('token') ? pairs : undefined
 }
 
 function parseTrustProxy(text: string): number | string[] | false | undefined {

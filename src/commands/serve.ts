@@ -63,7 +63,13 @@ export const serve: Command = {
       const service = await opening
       const { app, stores } = service
       if (draining) return undefined
-      const ops = createOps({ service, baseUrl: config.baseUrl, isDraining: () => draining })
+      const ops = createOps({
+        service,
+        docsBase: app.docsBase,
+        state: () => (draining ? 'draining' : app.server.listening ? 'ready' : 'starting'),
+        tokens: config.opsTokens,
+        metricsToken: config.metricsToken,
+      })
       closers.push(() => ops.close())
       await listening(
         async () => ops.listen({ host: await oneAddress(config.opsHost), port: config.opsPort }),

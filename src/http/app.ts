@@ -1,4 +1,5 @@
 /** The public listener. It reads in the order in which a request travels: errors, authenticate, rate limit, routes. */
+import type { AddressInfo } from 'node:net'
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
 import type { ApiError } from '../../plugins/api-error.ts'
 import authenticate, { type AuthenticateOptions } from '../../plugins/authenticate.ts'
@@ -15,13 +16,20 @@ import { type KeyRoutesOptions, keyRoutes } from './routes/keys.ts'
 import { verifyRoute } from './routes/verify.ts'
 
 export interface AppOptions extends Omit<KeyRoutesOptions, 'tokenPrefix' | 'defaultRateLimitRpm'> {
-  config: Pick<Config, 'baseUrl' | 'trustProxy' | 'tokenPrefix' | 'defaultRateLimitRpm'>
+  config: Pick<Config, 'baseUrl' | 'port' | 'trustProxy' | 'tokenPrefix' | 'defaultRateLimitRpm'>
   verify: AuthenticateOptions['verify']
   record: AuthenticateOptions['record']
   hit: RateLimitOptions['hit']
   onError: (error: ApiError, request: FastifyRequest | null, requestId: string) => void
   /** A line for each request, for debugging. */
   onRequest?: (request: FastifyRequest, status: number, ms: number) => void
+}
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** The address of the error pages, ending in a slash. */
+    docsBase: () => string
+  }
 }
 
 const bodyMaxBytes = 16_384
@@ -35,7 +43,7 @@ const keepAliveTimeoutMs = 75_000
 
 export function createApp(options: AppOptions): FastifyInstance {
   const { config, verify, record, hit, onError, onRequest, onAnswer } = options
-  const { baseUrl, tokenPrefix, defaultRateLimitRpm } = config
+  const { baseUrl, port, tokenPrefix, defaultRateLimitRpm } = config
   const newRequestId = () => newId('req_')
 
   const app: FastifyInstance = Fastify({
@@ -58,8 +66,14 @@ export function createApp(options: AppOptions): FastifyInstance {
     },
   })
 
+  let boundPort = port
+  app.server.once('listening', () => {
+    boundPort = (app.server.address() as AddressInfo).port
+  })
+  const docsBase = () => `${baseUrl ?? `http://localhost:${boundPort}`}/docs/errors/`
+  app.decorate('docsBase', docsBase)
   const redact = (text: string) => redactTokens(text, tokenPrefix)
-  app.register(errors, { docsBase: `${baseUrl}/docs/errors/`, newRequestId, redact, onError })
+  app.register(errors, { docsBase, newRequestId, redact, onError })
   if (onRequest) {
     app.addHook('onResponse', async (request, reply) =>
       onRequest(request, reply.statusCode, reply.elapsedTime),

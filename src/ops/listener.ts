@@ -5,15 +5,16 @@ import unknownRoute from '../../plugins/unknown-route.ts'
 import { normalizeTarget } from '../http/app.ts'
 import type { Service } from '../process/service.ts'
 import { newId } from '../rules/id.ts'
+import operatorAuth, { type OperatorAuthOptions } from './operator-auth.ts'
 
-export interface OpsOptions {
+export interface OpsOptions extends OperatorAuthOptions {
   service: Pick<Service, 'metrics' | 'health'>
-  baseUrl: string
-  /** Whether the service has begun to stop. */
-  isDraining: () => boolean
+  docsBase: () => string
+  /** Of the public listener: not yet open, open, or told to stop. */
+  state: () => 'starting' | 'ready' | 'draining'
 }
 
-export function createOps({ service, baseUrl, isDraining }: OpsOptions): FastifyInstance {
+export function createOps({ service, docsBase, state, tokens, metricsToken }: OpsOptions): FastifyInstance {
   const newRequestId = () => newId('req_')
   const ops = Fastify({
     logger: false,
@@ -21,21 +22,21 @@ export function createOps({ service, baseUrl, isDraining }: OpsOptions): Fastify
     forceCloseConnections: true,
     rewriteUrl: (request) => normalizeTarget(request.url!),
   })
-  ops.register(errors, { docsBase: `${baseUrl}/docs/errors/`, newRequestId })
+  ops.register(errors, { docsBase, newRequestId })
+  ops.addHook('onRequest', async (_request, reply) => {
+    reply.header('cache-control', 'no-store')
+  })
+  ops.register(operatorAuth, { tokens, metricsToken })
   ops.register(unknownRoute)
   ops.register(async (app) => {
-    app.addHook('onRequest', async (_request, reply) => {
-      reply.header('cache-control', 'no-store')
-    })
-    app.get('/healthz', () => ({ status: 'ok' }))
+    const open = { config: { credential: 'none' } } as const
+    app.get('/healthz', open, () => ({ status: 'ok' }))
     // A server behind that is away does not fail it: a load balancer would drop every instance at once.
-    app.get('/readyz', (_request, reply) => {
-      const draining = isDraining()
-      return reply
-        .code(draining ? 503 : 200)
-        .send({ status: draining ? 'draining' : 'ready', ...service.health() })
+    app.get('/readyz', open, (_request, reply) => {
+      const status = state()
+      return reply.code(status === 'ready' ? 200 : 503).send({ status, ...service.health() })
     })
-    app.get('/metrics', async (_request, reply) => {
+    app.get('/metrics', { config: { credential: 'metrics' } }, async (_request, reply) => {
       reply.type(service.metrics.registry.contentType)
       return service.metrics.registry.metrics()
     })

@@ -14,6 +14,7 @@ export const errors = {
   invalid_parameter: [400, 'invalid_request_error'],
   bad_request: [400, 'invalid_request_error'],
   unauthorized: [401, 'authentication_error'],
+  operator_unauthorized: [401, 'authentication_error'],
   not_found: [404, 'not_found_error'],
   route_not_found: [404, 'not_found_error'],
   method_not_allowed: [405, 'invalid_request_error'],
@@ -32,6 +33,7 @@ export type Code = keyof typeof errors
 /** The design leaves the param of a 409 open. */
 const usualParam: Partial<Record<Code, string | null>> = {
   unauthorized: 'authorization',
+  operator_unauthorized: 'authorization',
   not_found: 'id',
   key_not_active: null,
   key_limit_reached: null,

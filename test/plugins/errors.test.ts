@@ -1,6 +1,8 @@
 // Every failure of any app leaves as the envelope, and what is underneath it stays inside.
+import Fastify from 'fastify'
 import t from 'tap'
 import { ApiError, notFound } from '../../plugins/api-error.ts'
+import errors from '../../plugins/errors.ts'
 import { ajv } from '../../plugins/validation.ts'
 import { errorTable } from '../../schemas/error.ts'
 import { docsBase, envelopeOf, otherApp } from './other-app.ts'
@@ -26,6 +28,19 @@ t.test('an error of the table leaves with its row of it', async (t) => {
       suggestion: row.suggestion,
     })
   }
+})
+
+t.test('the base of docs_url may be known only once the app listens', async (t) => {
+  const app = Fastify()
+  t.teardown(() => app.close())
+  let docsBase = 'https://unknown.example/'
+  app.register(errors, { docsBase: () => docsBase, newRequestId: () => 'req_1' })
+  app.get('/', async () => {
+    throw notFound()
+  })
+  docsBase = 'https://known.example/'
+  const answer = await app.inject('/')
+  t.equal(envelopeOf(answer.body).docs_url, 'https://known.example/not_found')
 })
 
 t.test('what a route says of its error is told, and its headers are sent', async (t) => {

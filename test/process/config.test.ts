@@ -62,10 +62,44 @@ const variables: Record<string, Variable> = {
   PORT: port('port', 3000),
   OPS_PORT: port('opsPort', 9464),
   OPS_TOKEN: {
-    member: 'opsToken',
+    member: 'opsTokens',
+    fallback: [],
+    valid: [
+      ['sixteen-letters!', [{ name: 'operator', token: 'sixteen-letters!' }]],
+      ['ada:sixteen-letters!', [{ name: 'ada', token: 'sixteen-letters!' }]],
+      [
+        `A.d_a-1:sixteen-letters!, ${'b'.repeat(64)}:with:colons:in:it`,
+        [
+          { name: 'A.d_a-1', token: 'sixteen-letters!' },
+          { name: 'b'.repeat(64), token: 'with:colons:in:it' },
+        ],
+      ],
+      [
+        'sixteen-letters!,ada:seventeen-letters',
+        [
+          { name: 'operator', token: 'sixteen-letters!' },
+          { name: 'ada', token: 'seventeen-letters' },
+        ],
+      ],
+    ],
+    invalid: [
+      ...['short', 'fifteen-letters', 'ada:fifteen-letters', 'sixteen-letters!,', ',', ':sixteen-letters!'],
+      ...[
+        'two words, one comma',
+        'sixteen letters ',
+        'seize-caractères',
+        'a b:sixteen-letters!',
+        'a/b:sixteen-letters!',
+      ],
+      ...[`${'b'.repeat(65)}:sixteen-letters!`, 'ada:sixteen-letters!,ada:seventeen-letters'],
+      ...['sixteen-letters!,seventeen-letters', 'ada:sixteen-letters!,bob:sixteen-letters!'],
+    ],
+  },
+  METRICS_TOKEN: {
+    member: 'metricsToken',
     fallback: null,
-    valid: [['sixteen letters!', 'sixteen letters!']],
-    invalid: ['short', 'fifteen letters'],
+    valid: [['sixteen-letters!', 'sixteen-letters!']],
+    invalid: ['fifteen-letters', 'sixteen letters!', 'seize-caractères'],
   },
   DATABASE_URL: {
     member: 'databaseUrl',
@@ -128,7 +162,7 @@ const variables: Record<string, Variable> = {
   },
   BASE_URL: {
     member: 'baseUrl',
-    fallback: 'http://localhost:3000',
+    fallback: null,
     valid: [
       ['https://keys.example.com', 'https://keys.example.com'],
       ['https://example.com/api//', 'https://example.com/api'],
@@ -234,10 +268,6 @@ t.test('the secret before must be another one', async (t) => {
 
 t.test('a load balancer is given time where there may be one: with a database that was given', async (t) => {
   t.equal(readConfig({ DATABASE_URL: 'postgres://db/x', HASH_SECRET: secret }).drainSeconds, 3)
-})
-
-t.test('the base address follows the port where none is given', async (t) => {
-  t.equal(readConfig({ PORT: '8080' }).baseUrl, 'http://localhost:8080')
 })
 
 t.test('the configuration cannot be changed afterwards', async (t) => {
