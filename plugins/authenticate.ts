@@ -78,6 +78,8 @@ export default fp<AuthenticateOptions>(
     app.decorateRequest('caller', null)
     app.decorate('unauthorized', unauthorized)
     app.addHook('onRequest', (request, reply, done) => {
+      // A shared cache must not give one caller's answer to another, nor a 401 to whoever asks next.
+      reply.header('cache-control', 'no-store')
       const presented = presentedToken(request)
       if (typeof presented !== 'string') return void unauthorized(presented, request, reply).then(done)
       if (!presented.startsWith(begin)) return void unauthorized(wrongPrefix, request, reply).then(done)

@@ -146,6 +146,7 @@ function begin({ id, raw }: FastifyRequest, reply: FastifyReply, done: (error?: 
       framed &&= httpVersion === '1.1' && rawHeaders[i + 1]!.toLowerCase() === 'chunked'
   }
   reply.header('x-request-id', id)
+  reply.header('x-content-type-options', 'nosniff')
   // Node drops what is left of a piece behind an offer to upgrade, and would then read on in the middle of a request.
   if (upgrades) reply.header('connection', 'close')
   if (httpVersion !== '1.1' && httpVersion !== '1.0') {
@@ -194,7 +195,7 @@ function answerClientError(error: NodeJS.ErrnoException, socket: Connection, opt
   const body = renderEnvelope(apiError, requestId, baseOf(docsBase))
   socket.end(
     `HTTP/1.1 ${apiError.statusCode} ${STATUS_CODES[apiError.statusCode]}\r\n` +
-      `x-request-id: ${requestId}\r\ncontent-type: application/json; charset=utf-8\r\n` +
+      `x-request-id: ${requestId}\r\nx-content-type-options: nosniff\r\ncontent-type: application/json; charset=utf-8\r\n` +
       `content-length: ${Buffer.byteLength(body)}\r\ndate: ${new Date().toUTCString()}\r\nconnection: close\r\n\r\n${body}`,
   )
   socket.destroySoon()

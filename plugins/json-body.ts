@@ -1,29 +1,41 @@
 /**
- * Bodies are JSON in valid UTF-8, uncompressed, and say so; what is not is refused before it is read as something else.
+ * Bodies are JSON in valid UTF-8, uncompressed, with each member once, and say so; what is not is refused before it is read as
+ * something else.
  * Fastify's own parser would replace broken UTF-8 and take a body it cannot decompress for bad JSON.
  */
 import { isUtf8 } from 'node:buffer'
+import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { ApiError } from './api-error.ts'
+import { duplicateMember } from './duplicate-member.ts'
 
-export default fp(
-  async (app) => {
+export interface JsonBodyOptions {
+  /** Removes secrets from the name of a repeated member, which the error shows. */
+  redact?: (text: string) => string
+}
+
+const paramMaxLength = 100
+
+export default fp<JsonBodyOptions>(
+  async (app, { redact = (text) => text }) => {
     app.removeAllContentTypeParsers()
     app.addContentTypeParser<Buffer>('application/json', { parseAs: 'buffer' }, (request, body, done) => {
-      const coding = request.headers['content-encoding']
-      if (coding !== undefined && coding.toLowerCase() !== 'identity') {
-        return done(new ApiError('unsupported_media_type'))
-      }
+      if (!isPlainUtf8(request)) return done(new ApiError('unsupported_media_type'))
       if (body.length === 0) return done(emptyBody())
       if (!isUtf8(body)) {
         return done(new ApiError('invalid_json', { message: 'The request body is not valid UTF-8.' }))
       }
+      const text = body.toString('utf8')
+      let json: unknown
       try {
         // A `__proto__` member stays an own property here, and validation refuses it by name like any unknown one.
-        done(null, JSON.parse(body.toString('utf8')))
+        json = JSON.parse(text)
       } catch (cause) {
-        done(new ApiError('invalid_json', { cause }))
+        return done(new ApiError('invalid_json', { cause }))
       }
+      const repeated = duplicateMember(text)
+      if (repeated === null) return done(null, json)
+      done(repeatedMember(redact(repeated).slice(0, paramMaxLength)))
     })
     // With no Content-Type and no bytes Fastify calls no parser at all: the same answer as for zero bytes of JSON.
     app.addHook('preValidation', (request, _reply, done) => {
@@ -34,5 +46,23 @@ export default fp(
   },
   { name: 'json-body' },
 )
+
+/** One Content-Type, with no charset but UTF-8, and no Content-Encoding. */
+function isPlainUtf8({ headers, raw }: FastifyRequest): boolean {
+  const coding = headers['content-encoding']
+  if (coding !== undefined && coding.toLowerCase() !== 'identity') return false
+  const charsets = headers['content-type']!.matchAll(/;\s*charset\s*=\s*"?([^";\s]*)/gi)
+  for (const [, charset] of charsets) if (charset!.toLowerCase() !== 'utf-8') return false
+  // Node hides a second Content-Type, which a proxy may have gone by.
+  const types = raw.rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === 'content-type')
+  return types.length < 2
+}
+
+const repeatedMember = (param: string) =>
+  new ApiError('invalid_json', {
+    param,
+    message: 'The request body has a member more than once.',
+    suggestion: 'Send each member of an object once.',
+  })
 
 const emptyBody = () => new ApiError('invalid_json', { message: 'The request body is empty.' })

@@ -22,7 +22,7 @@ export const errorTable = {
     message: 'The request body is not valid JSON.',
     suggestion: 'Send one JSON object, encoded as UTF-8, for example {"name":"my key"}.',
     about:
-      'The body was empty, was cut short, was not valid UTF-8 (RFC 3629) or was not valid JSON (RFC 8259). Nothing was changed.',
+      'The body was empty, was cut short, was not valid UTF-8 (RFC 3629), was not valid JSON (RFC 8259), or has an object with the same member twice, which `param` then names. Nothing was changed.',
   },
   missing_parameter: {
     status: 400,
@@ -129,8 +129,9 @@ export const errorTable = {
     status: 415,
     type: 'invalid_request_error',
     message: 'The media type of the body is not supported.',
-    suggestion: 'Send the body with `Content-Type: application/json` and no Content-Encoding.',
-    about: 'Bodies must be uncompressed JSON, declared as `application/json`.',
+    suggestion: 'Send the body with one `Content-Type: application/json` and no Content-Encoding.',
+    about:
+      'Bodies must be uncompressed JSON in UTF-8, declared once as `application/json`. The only `charset` allowed is `utf-8`.',
   },
   rate_limit_exceeded: {
     status: 429,

@@ -21,9 +21,13 @@ export const createApp = () => Fastify({ logger: false, keepAliveTimeout: 75_000
 /** The route's schema: all of them serialise by the same one. */
 export const route = { schema: { response: { 200: Verified } } }
 
+/** On every answer, whoever asks. */
+export const harden = (reply: FastifyReply) =>
+  reply.header('x-content-type-options', 'nosniff').header('cache-control', 'no-store')
+
 /** The headers that have nothing to do with counting. */
 export const identify = (reply: FastifyReply) =>
-  reply
+  harden(reply)
     .header('x-request-id', 'req_0mwpepm4t0000025uf9bfeblpp')
     .header('x-key-id', body.key_id)
     .header('x-user-id', body.user_id)

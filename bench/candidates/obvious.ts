@@ -5,7 +5,7 @@
 import { createHmac, randomUUID } from 'node:crypto'
 import { Redis } from 'ioredis'
 import postgres from 'postgres'
-import { createApp, listen, required, route } from './answer.ts'
+import { createApp, harden, listen, required, route } from './answer.ts'
 
 interface Key {
   id: string
@@ -43,7 +43,7 @@ app.addHook('onRequest', async (request, reply) => {
 
   const minute = Math.floor(Date.now() / 60_000)
   const count = await redis.count(`obvious:${key.id}:${minute}`, 120)
-  reply
+  harden(reply)
     .header('x-request-id', `req_${randomUUID().replaceAll('-', '').slice(0, 26)}`)
     .header('x-ratelimit-limit', key.rate_limit_rpm)
     .header('x-ratelimit-remaining', Math.max(0, key.rate_limit_rpm - count))

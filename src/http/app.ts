@@ -83,7 +83,7 @@ export function createApp(options: AppOptions): FastifyInstance {
   app.register(async (guarded) => {
     guarded.register(authenticate, { tokenPrefix, verify, record })
     guarded.register(rateLimit, { hit })
-    guarded.register(jsonBody)
+    guarded.register(jsonBody, { redact })
     guarded.register(unknownRoute)
     guarded.register(verifyRoute, { onAnswer })
     guarded.register(keyRoutes, { ...options, tokenPrefix, defaultRateLimitRpm })

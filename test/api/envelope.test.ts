@@ -166,6 +166,27 @@ t.test('a time in milliseconds is refused with an answer that says so', async (t
   t.notMatch(past.text, /millisecond/i)
 })
 
+t.test('no answer is sniffed, and none that a key leads to is stored', async (t) => {
+  const answers = {
+    ...{ verify: '/v1/verify', list: '/v1/keys', 'a 404': '/v1/keys/apk_0', 'a 405': '/v1/verify' },
+    ...{ 'a page': '/docs/errors/not_found', 'no page': '/docs/errors/nope' },
+  }
+  for (const [what, path] of Object.entries(answers)) {
+    const { headers } = await instance.ask(what === 'a 405' ? 'PUT' : 'GET', path, { token })
+    t.equal(headers.get('x-content-type-options'), 'nosniff', what)
+    t.equal(headers.get('cache-control'), path.startsWith('/v1') ? 'no-store' : null, what)
+  }
+})
+
+t.test('a member that is there twice is refused by name, before either is looked at', async (t) => {
+  const body = '{"name":"x","rate_limit_rpm":5,"rate_limit_rpm":"no number"}'
+  expectError(t, await post({ headers: json, body }), 'invalid_json', 'rate_limit_rpm')
+  const named = `{"${token}":1,"${token}":2}`
+  const answer = await post({ headers: json, body: named })
+  expectError(t, answer, 'invalid_json', 'lk_[redacted]')
+  t.notMatch(answer.text, token)
+})
+
 t.test("every answer has a request id of its own, never the client's", async (t) => {
   const headers = { 'x-request-id': 'req_mine', 'request-id': 'req_mine', traceparent: 'req_mine' }
   const answers: Answer[] = []

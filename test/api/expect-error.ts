@@ -56,6 +56,7 @@ export function expectError(
   if (param !== null) t.equal(error?.param, param, `names ${param === '' ? 'no field' : param}`)
   t.same([...Value.Errors(ErrorEnvelope, answer.body)], [], 'is an ErrorEnvelope')
   t.match(answer.headers.get('content-type'), /^application\/json/)
+  t.equal(answer.headers.get('x-content-type-options'), 'nosniff')
   t.equal(error?.docs_url, `http://latchkey.test/docs/errors/${code}`)
   t.match(error?.request_id, /^req_[0-9A-Za-z]+$/)
   t.equal(error?.request_id, answer.headers.get('x-request-id'), 'one id in the body and the header')
@@ -64,6 +65,7 @@ export function expectError(
   if (code === 'unauthorized') {
     t.equal(answer.headers.get('www-authenticate'), 'Bearer realm="latchkey"')
     t.notOk(isRated(answer), 'a 401 has no rate headers')
+    t.equal(answer.headers.get('cache-control'), 'no-store')
   }
   if (code === 'method_not_allowed') t.match(answer.headers.get('allow'), /[A-Z]/, 'has Allow')
   if (status === 503 || status === 429) {
@@ -74,9 +76,10 @@ export function expectError(
 export const isRated = ({ headers }: Answer) =>
   [...headers.keys()].some((name) => name.startsWith('x-ratelimit-'))
 
-/** The three headers of every answer to an authenticated request. */
+/** The headers of every answer to an authenticated request. */
 export function expectRated(t: Test, { headers }: Answer): void {
   for (const name of ['limit', 'remaining', 'reset']) {
     t.match(headers.get(`x-ratelimit-${name}`), /^[0-9]+$/, `has x-ratelimit-${name}`)
   }
+  t.equal(headers.get('cache-control'), 'no-store')
 }

@@ -42,6 +42,7 @@ t.test('a request with a usable key passes, and the route knows its caller', asy
   const { ask, asked, seen, kept } = guarded(t)
   const answer = await ask(`Bearer ${token}`)
   t.equal(answer.body, 'passed')
+  t.equal(answer.headers['cache-control'], 'no-store')
   t.strictSame([asked, seen, kept], [[token], [caller], []])
 })
 

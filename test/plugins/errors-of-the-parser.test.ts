@@ -20,6 +20,7 @@ for (const [what, bytes] of Object.entries(malformed)) {
     t.equal(answer!.status, 400)
     t.equal(answer!.headers.connection, 'close')
     t.equal(answer!.headers['content-type'], 'application/json; charset=utf-8')
+    t.equal(answer!.headers['x-content-type-options'], 'nosniff')
     const { code, type, request_id } = envelopeOf(answer!.body)
     t.strictSame([type, code], ['invalid_request_error', 'bad_request'])
     t.equal(request_id, answer!.headers['x-request-id'])

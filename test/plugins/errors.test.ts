@@ -18,6 +18,7 @@ t.test('an error of the table leaves with its row of it', async (t) => {
     const answer = await app.inject(`/${code}`)
     t.equal(answer.statusCode, row.status)
     t.equal(answer.headers['content-type'], 'application/json; charset=utf-8')
+    t.equal(answer.headers['x-content-type-options'], 'nosniff')
     t.strictSame(envelopeOf(answer.body), {
       type: row.type,
       code,

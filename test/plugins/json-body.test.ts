@@ -3,13 +3,13 @@ import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import jsonBody from '../../plugins/json-body.ts'
 import { ajv } from '../../plugins/validation.ts'
-import { envelopeOf, otherApp } from './other-app.ts'
+import { answersOf, envelopeOf, otherApp, raw } from './other-app.ts'
 
 const anyBody = { schema: { body: {} } }
 
 function taking(t: Test) {
   const { app } = otherApp(t, { ajv: ajv as never, bodyLimit: 1000 })
-  app.register(jsonBody)
+  app.register(jsonBody, { redact: (text: string) => text.replace(/secret_\w*/g, '[redacted]') })
   const bodies: unknown[] = []
   app.register(async (scope) => {
     scope.post('/', anyBody, async (request) => {
@@ -37,7 +37,7 @@ function taking(t: Test) {
 
 t.test('JSON is taken as it was sent', async (t) => {
   const { send, bodies } = taking(t)
-  const texts = ['{"a":1}', '[]', 'null', '"x"', '0', 'false', ' {"ü":"🗝 \\u0000"}\n', '{"a":"1","a":"2"}']
+  const texts = ['{"a":1}', '[]', 'null', '"x"', '0', 'false', ' {"ü":"🗝 \\u0000"}\n', '{"a":{"a":"2"}}']
   for (const text of texts) t.equal(await send(text), 'taken', text)
   t.strictSame(
     bodies,
@@ -54,6 +54,51 @@ t.test('the media type may have parameters and any case', async (t) => {
   ]) {
     t.equal(await send('{}', { 'content-type': type }), 'taken', type)
   }
+})
+
+t.test('a charset other than UTF-8 is a 415', async (t) => {
+  const { send, bodies } = taking(t)
+  for (const type of ['charset="utf-8"', 'Charset=Utf-8', 'foo=bar; charset=utf-8']) {
+    t.equal(await send('{}', { 'content-type': `application/json; ${type}` }), 'taken', type)
+  }
+  bodies.length = 0
+  const others = ['charset=iso-8859-1', 'charset="utf-16"', 'charset=', 'charset=utf-8; charset=latin1']
+  for (const type of [...others, 'foo=bar; CHARSET=us-ascii', 'charset = utf-7', "charset='utf-8'"]) {
+    t.strictSame(
+      await send('{}', { 'content-type': `application/json; ${type}` }),
+      [415, 'unsupported_media_type'],
+      type,
+    )
+  }
+  t.strictSame(bodies, [])
+})
+
+t.test('two Content-Type headers are a 415, even two equal ones', async (t) => {
+  const { app, bodies } = taking(t)
+  for (const other of ['application/json', 'text/plain']) {
+    const head = `POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n`
+    const [answer] = answersOf(await raw(app, `${head}content-type: ${other}\r\nContent-Length: 2\r\n\r\n{}`))
+    t.strictSame([answer!.status, envelopeOf(answer!.body).code], [415, 'unsupported_media_type'], other)
+  }
+  t.strictSame(bodies, [])
+})
+
+t.test('a member that is there twice is refused by its path, without what may not be shown', async (t) => {
+  const { app, bodies } = taking(t)
+  const headers = { 'content-type': 'application/json' }
+  const named: Record<string, string> = {
+    '{"name":"a","name":"b"}': 'name',
+    '{"name":"a","\\u006eame":"b"}': 'name',
+    '{"a":[{"b":1,"b":1}]}': 'a.b',
+    '{"secret_x":1,"secret_x":2}': '[redacted]',
+    [`{"${'x'.repeat(200)}":1,"${'x'.repeat(200)}":2}`]: 'x'.repeat(100),
+  }
+  for (const [payload, param] of Object.entries(named)) {
+    const answer = await app.inject({ method: 'POST', url: '/', headers, payload })
+    t.equal(answer.statusCode, 400)
+    t.match(envelopeOf(answer.body), { code: 'invalid_json', param, message: /more than once/ })
+  }
+  t.strictSame(bodies, [])
 })
 
 t.test('every other media type is a 415, and so is none', async (t) => {

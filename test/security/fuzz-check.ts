@@ -41,6 +41,8 @@ export function checkReply(reply: Reply, toHead: boolean): string {
   const requestId = headers.get('x-request-id') ?? ''
   must(/^req_[0-9a-z]{26}$/.test(requestId), `x-request-id is ${JSON.stringify(requestId)}`)
   must(headers.has('date'), 'no Date')
+  must(headers.get('x-content-type-options') === 'nosniff', 'may be sniffed')
+  must(headers.get('cache-control') === 'no-store' || (!isRated(reply) && status !== 401), 'may be stored')
   if (isPage(reply) && status === 200) {
     must(headers.get('content-type') === 'text/html; charset=utf-8', 'a page that is no HTML')
     must(toHead || text.startsWith('<!doctype html>'), 'a page that is no page')
@@ -106,6 +108,7 @@ function answersTo(body: string, route: 'create' | 'change'): string[] {
   try {
     if (!isUtf8(Buffer.from(body, 'latin1'))) return ['400 invalid_json']
     json = JSON.parse(utf8(body))
+    if (membersWritten(utf8(body)) > membersRead(json)) return ['400 invalid_json']
   } catch {
     return ['400 invalid_json']
   }
@@ -115,6 +118,19 @@ function answersTo(body: string, route: 'create' | 'change'): string[] {
   if (!isObject || bodyFault(json as Record<string, unknown>, creates, nowS) !== null)
     return ['400 invalid_parameter', '400 missing_parameter', '400 unknown_parameter']
   return creates ? ['201', '409 key_limit_reached'] : ['200', '409 key_not_active']
+}
+
+/** Of all objects in it. A name that is there twice is read once. */
+const membersWritten = (text: string) => text.replace(/"(?:[^"\\]|\\.)*"/g, '').split(':').length - 1
+function membersRead(json: unknown): number {
+  let members = 0
+  for (const left = [json]; left.length > 0; ) {
+    const value = left.pop()
+    if (typeof value !== 'object' || value === null) continue
+    if (!Array.isArray(value)) members += Object.keys(value).length
+    left.push(...Object.values(value))
+  }
+  return members
 }
 
 /** Kept as sent, or the default. */

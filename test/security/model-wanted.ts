@@ -38,6 +38,8 @@ export function wantedAnswer(
   const headers = {
     'content-type': 'application/json; charset=utf-8',
     'x-request-id': like(/^req_[0-9a-z]{26}$/),
+    'x-content-type-options': 'nosniff',
+    'cache-control': 'no-store',
     ...(outcome.rated && {
       'x-ratelimit-limit': String(outcome.rated.limit),
       'x-ratelimit-remaining': String(outcome.rated.remaining),
@@ -63,7 +65,7 @@ export function wantedAnswer(
   }
   if ('created' in outcome) {
     const { name, limit, expiresAt } = outcome.created
-    const more = { 'cache-control': 'no-store', location: `/v1/keys/${body?.id}` }
+    const more = { location: `/v1/keys/${body?.id}` }
     const key = {
       id: like(/^apk_[0-9a-z]{26}$/),
       name,
