@@ -79,7 +79,7 @@ export function createApp(options: AppOptions): FastifyInstance {
       onRequest(request, reply.statusCode, reply.elapsedTime),
     )
   }
-  app.register(docsRoutes, { onAnswer })
+  app.register(docsRoutes, { basePath: baseUrl === null ? '' : pathOf(baseUrl), onAnswer })
   app.register(async (guarded) => {
     guarded.register(authenticate, { tokenPrefix, verify, record })
     guarded.register(rateLimit, { hit })
@@ -90,6 +90,9 @@ export function createApp(options: AppOptions): FastifyInstance {
   })
   return app
 }
+
+/** Without the slash that stands for no path. */
+const pathOf = (url: string) => new URL(url).pathname.replace(/\/$/, '')
 
 /** Hops are counted from us outwards: what the client wrote leftmost is believed only if that many proxies are there. */
 function trusted(proxies: Config['trustProxy']) {

@@ -1,7 +1,8 @@
 // What an error's docs_url leads to: a page of the service's own, open to everybody.
 import t from 'tap'
-import { startInstance } from '../instance.ts'
+import { makeCaller, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
+import { openDatabase } from './database.ts'
 import { errors, expectError, isRated } from './expect-error.ts'
 
 const instance = await startInstance(t, await useServices(t))
@@ -31,6 +32,69 @@ t.test('docs_url follows BASE_URL, with a path too', async (t) => {
   const elsewhere = await startInstance(t, services, { BASE_URL: 'https://keys.example/base' })
   const { error } = (await elsewhere.ask('GET', '/v1/keys')).body
   t.equal(error.docs_url, 'https://keys.example/base/docs/errors/unauthorized')
+})
+
+t.test('the paths that browsers and tools ask by themselves need no key, and write nothing', async (t) => {
+  const services = await useServices(t)
+  const own = await startInstance(t, services)
+  const caller = await makeCaller(own)
+  const sql = openDatabase(t, services.databaseUrl)
+  const expected: [path: string, status: number][] = [
+    ['/', 302],
+    ['/docs', 200],
+    ['/docs/errors', 200],
+    ['/favicon.ico', 204],
+    ['/openapi.json', 404],
+    ['/docs/nope', 404],
+  ]
+  for (const method of ['GET', 'HEAD'])
+    for (const [path, status] of expected) {
+      const keyless = await own.ask(method, path)
+      t.equal(keyless.status, status, `${method} ${path}`)
+      t.match(keyless.headers.get('x-request-id'), /^req_/)
+      t.equal(keyless.headers.get('x-content-type-options'), 'nosniff')
+      for (const token of [caller.token, `lk_${'0'.repeat(38)}`]) {
+        const answer = await own.ask(method, path, { token })
+        t.equal(answer.status, status, 'and with a key, good or bad')
+        t.notOk(isRated(answer), 'nobody is counted')
+        t.equal(answer.text.replace(/req_\w+/, ''), keyless.text.replace(/req_\w+/, ''))
+      }
+    }
+  t.strictSame([...(await sql`select * from audit_log where event = 'auth.refused'`)], [])
+  const [key] = await sql`select last_used_at from api_keys where id = ${caller.id}`
+  t.equal(key!.last_used_at, null)
+})
+
+t.test(
+  'the root leads to the docs, an icon may be remembered, and there is no OpenAPI document',
+  async (t) => {
+    const root = await instance.ask('GET', '/')
+    t.equal(root.headers.get('location'), '/docs')
+    t.equal(root.text, '')
+    const icon = await instance.ask('GET', '/favicon.ico')
+    t.match(icon.headers.get('cache-control'), /^public, max-age=\d{4,}$/)
+    expectError(t, await instance.ask('GET', '/openapi.json'), 'route_not_found')
+  },
+)
+
+t.test('the index leads to the page of every error, also below a path of BASE_URL', async (t) => {
+  const services = await useServices(t)
+  const below = await startInstance(t, services, { BASE_URL: 'https://keys.example/base' })
+  t.equal((await below.ask('GET', '/')).headers.get('location'), '/base/docs')
+  for (const [one, base] of [
+    [instance, ''],
+    [below, '/base'],
+  ] as const) {
+    const { status, text, headers } = await one.ask('GET', '/docs')
+    t.equal(status, 200)
+    t.match(headers.get('content-type'), /^text\/html; *charset=utf-8/i)
+    for (const [code, [status]] of Object.entries(errors)) {
+      t.match(text, `href="${base}/docs/errors/${code}"`)
+      t.match(text, String(status))
+    }
+    t.equal((await one.ask('GET', '/docs/errors')).text, text)
+    t.match((await one.ask('GET', '/docs/errors/not_found')).text, `href="${base}/docs"`)
+  }
 })
 
 const unknown = [

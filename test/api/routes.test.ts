@@ -28,7 +28,6 @@ for (const [path, known] of Object.entries(routes)) {
 }
 
 for (const path of [
-  '/',
   '/v1',
   '/v2/keys',
   '/v1/key',

@@ -28,7 +28,7 @@ const successes: [status: number, schema: TypeCheck<TSchema>][] = [
 const parserCodes = ['bad_request', 'headers_too_large', 'request_timeout']
 
 export const isRated = ({ headers }: Reply) => headers.has('x-ratelimit-remaining')
-/** The pages about errors are the one thing that needs no key. */
+/** The pages, and what browsers and tools ask by themselves: nothing else needs no key. */
 const isPage = ({ headers }: Reply) => headers.has('content-security-policy')
 
 function must(holds: boolean, what: string): asserts holds {
@@ -47,6 +47,11 @@ export function checkReply(reply: Reply, toHead: boolean): string {
     must(headers.get('content-type') === 'text/html; charset=utf-8', 'a page that is no HTML')
     must(toHead || text.startsWith('<!doctype html>'), 'a page that is no page')
     return '200 page'
+  }
+  if (isPage(reply) && (status === 302 || status === 204)) {
+    must(text === '', 'a body where none is meant')
+    must(status === 204 || headers.get('location') === '/docs', 'leads elsewhere')
+    return `${status} page`
   }
   must(
     headers.get('content-type') === 'application/json; charset=utf-8',
@@ -79,7 +84,8 @@ export function checkReply(reply: Reply, toHead: boolean): string {
 export function checkFits(reply: Reply, { good, authenticated, target, body, route }: Reading): void {
   const { status, text } = reply
   if (isPage(reply)) {
-    must(/docs/i.test(unescaped(target)), 'a page for another path')
+    const path = unescaped(target).replace(/^https?:\/\/[^/?#]*/i, '')
+    must(/docs|openapi\.json|favicon\.ico|^\/?([?#]|$)/i.test(path), 'a page for another path')
     return
   }
   const code = text.startsWith('{"error"') ? JSON.parse(text).error.code : ''
