@@ -37,8 +37,8 @@ export class ApiError extends Error {
 export const notFound = (param: 'id' | 'starting_after' = 'id') => new ApiError('not_found', { param })
 
 /** What cannot be decided now is a 503 that says when to come back; never a 401. */
-export const unavailable = (cause?: unknown) =>
-  new ApiError('service_unavailable', { headers: { 'retry-after': '1' }, cause })
+export const unavailable = (cause?: unknown, retryAfterS = 1) =>
+  new ApiError('service_unavailable', { headers: { 'retry-after': String(retryAfterS) }, cause })
 
 /** The envelope as bytes: the same renderer for a handler's error, a hook's and the parser's. */
 export function renderEnvelope(error: ApiError, requestId: string, docsBase: string): string {

@@ -38,7 +38,7 @@ export interface AuthenticateOptions {
    * from a cached key allocates nothing. An error means that it cannot be decided, and is answered 503.
    */
   verify: (token: string, done: (error: Error | null, verdict?: Verdict) => void) => void
-  /** Keeps the reason. The 401 leaves when it resolves; if it rejects the answer is a 503. */
+  /** Keeps the reason. The 401 leaves when it resolves; if it rejects, the answer is that ApiError, else a 503. */
   record: (refused: Denied, request: FastifyRequest) => Promise<void>
 }
 
@@ -66,7 +66,7 @@ export default fp<AuthenticateOptions>(
       try {
         await record(refused, request)
       } catch (cause) {
-        return unavailable(cause)
+        return cause instanceof ApiError ? cause : unavailable(cause)
       }
       return new ApiError('unauthorized', {
         param: 'authorization',

@@ -33,8 +33,10 @@ export interface Config {
   defaultRateLimitRpm: number
   /** At SIGTERM: how long a load balancer has to notice before the listener closes. */
   drainSeconds: number
-  /** null: audit entries are kept for ever. */
-  auditRetentionDays: number | null
+  /** How long refusals are kept; changes of keys and users are kept until deleted by hand. */
+  auditRetentionDays: number
+  /** Refusals recorded for one client address in a minute; beyond it nothing is written and the answer is a 503. */
+  refusalsPerAddressRpm: number
   /** Whether `npm start` is our parent: a signal to it ends its shell, and not us. */
   startedByNpm: boolean
 }
@@ -135,12 +137,8 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
     keyCacheSeconds: integer('KEY_CACHE_SECONDS', 5, 0, 60),
     maxKeysPerUser: integer('MAX_KEYS_PER_USER', 10_000, 1, 1_000_000),
     defaultRateLimitRpm: integer('DEFAULT_RATE_LIMIT_RPM', 1000, 1, rateLimitMax),
-    auditRetentionDays: read<number | null>(
-      'AUDIT_RETENTION_DAYS',
-      null,
-      'a whole number from 1 to 36500',
-      (value) => wholeNumber(value, 1, 36_500),
-    ),
+    auditRetentionDays: integer('AUDIT_RETENTION_DAYS', 90, 1, 36_500),
+    refusalsPerAddressRpm: integer('REFUSALS_PER_ADDRESS_RPM', 6000, 1, 1_000_000_000),
     drainSeconds: integer('DRAIN_SECONDS', env.DATABASE_URL?.trim() ? 3 : 0, 0, 15),
     startedByNpm: env.npm_lifecycle_event === 'start',
   }

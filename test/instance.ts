@@ -51,6 +51,8 @@ export async function startInstance(
     HASH_SECRET: hashSecret,
     PORT: '0',
     BASE_URL: 'http://latchkey.test',
+    // Every test comes from one address.
+    REFUSALS_PER_ADDRESS_RPM: '1000000000',
     ...env,
   })
   const log: Record<string, unknown>[] = []

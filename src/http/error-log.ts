@@ -1,12 +1,14 @@
 /**
- * What the log says of requests that failed. Of those that a flood is made of it says little: a 401 is in the audit log and a
- * 429 in the key's counter, so they are told at debug level only; of 503s one line a second, with how many there were.
+ * What the log says of requests that failed. A flood of them must not become a flood of lines: a 401 is in the audit log and a
+ * 429 in the key's counter, so they are logged at debug level only. Of 503s, and of what needs no key to be caused, there is one
+ * line a second for each status, with how many were left out.
  */
 import type { FastifyRequest } from 'fastify'
 import type { ApiError } from '../../plugins/api-error.ts'
+import { RefusalBudgetSpent } from '../guard/refusal-budget.ts'
 import type { Log } from '../process/log.ts'
 
-const unavailableEveryMs = 1000
+const lineEveryMs = 1000
 
 export type ErrorLog = (error: ApiError, request: FastifyRequest | null, requestId: string) => void
 
@@ -16,31 +18,47 @@ export function createErrorLog(
   seen: (request: FastifyRequest) => Record<string, unknown>,
   now: () => number = () => performance.now(),
 ): ErrorLog {
-  let loggedAtMs = -Infinity
-  let suppressed = 0
+  /** By what they are limited by: when the last line was written, and how many were left out since. */
+  const limited = new Map<string, { loggedAtMs: number; suppressed: number }>()
+
+  /** How many were left out before this one, or null to leave it out too. */
+  function admit(limit: string): number | null {
+    const last = limited.get(limit)
+    if (last && now() - last.loggedAtMs < lineEveryMs) {
+      last.suppressed++
+      return null
+    }
+    limited.set(limit, { loggedAtMs: now(), suppressed: 0 })
+    return last?.suppressed ?? 0
+  }
 
   return (error, request, requestId) => {
     const { statusCode } = error
     const level = levelOf(statusCode)
     if (!log.isLevelEnabled(level)) return
-    if (statusCode === 503) {
-      if (now() - loggedAtMs < unavailableEveryMs) {
-        suppressed++
-        return
-      }
-      loggedAtMs = now()
-    }
+    const limit = limitOf(error, request)
+    const suppressed = limit === null ? undefined : admit(limit)
+    if (suppressed === null) return
     const line = {
       request_id: requestId,
       status: statusCode,
       code: error.code,
       ...(request && { ...seen(request), key_id: request.caller?.id }),
-      ...(statusCode === 503 && { reason: (error.cause as Error)?.message, suppressed }),
+      ...(statusCode === 503 && { reason: (error.cause as Error)?.message }),
+      suppressed,
       ...(level === 'error' && { err: error.cause ?? error }),
     }
-    if (statusCode === 503) suppressed = 0
     log[level](line, error.message)
   }
+}
+
+/** What limits the lines about such an error; null: nothing does. */
+function limitOf({ statusCode, cause }: ApiError, request: FastifyRequest | null): string | null {
+  // Apart, so that a flood of strangers does not hide that a server is down.
+  if (cause instanceof RefusalBudgetSpent) return 'over budget'
+  if (statusCode === 503) return '503'
+  // The limit of its key bounds what a caller can cause.
+  return levelOf(statusCode) === 'info' && !request?.caller ? String(statusCode) : null
 }
 
 function levelOf(status: number): 'debug' | 'info' | 'warn' | 'error' {

@@ -8,6 +8,8 @@ export interface Metrics {
   /** One more answer with this status on the public listener. */
   answered(status: number): void
   refused(reason: string): void
+  /** One more refusal that was not recorded: its address had no budget left. */
+  refusedOverBudget(): void
   batch(name: BatchName, size: number): void
   shed(queue: string): void
   auditCommitted(seconds: number): void
@@ -68,6 +70,11 @@ export function createMetrics(gauges: Gauges): Metrics {
     registers,
   })
   for (const reason of refusalReasons) refusals.inc({ reason }, 0)
+  const overBudget = new PromCounter({
+    name: 'latchkey_refusals_over_budget_total',
+    help: 'Refusals answered 503 and not recorded, because their client address had used up REFUSALS_PER_ADDRESS_RPM.',
+    registers,
+  })
   const batchSize = new Histogram({
     name: 'latchkey_batch_size',
     help: 'Items that went to a server as one: hits, key look-ups, audit entries, last uses, keys hashed anew.',
@@ -119,6 +126,7 @@ export function createMetrics(gauges: Gauges): Metrics {
       answers[status]!++
     },
     refused: (reason) => refusals.inc({ reason }),
+    refusedOverBudget: () => overBudget.inc(),
     batch: (name, size) => batchSize.observe({ batch: name }, size),
     shed: (queue) => shed.inc({ queue }),
     auditCommitted: (took) => auditCommit.observe(took),

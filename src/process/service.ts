@@ -1,7 +1,7 @@
 /** One instance: the stores behind the plugins and routes, with what runs beside requests. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import type { ApiError } from '../../plugins/api-error.ts'
+import { type ApiError, unavailable } from '../../plugins/api-error.ts'
 import type { Denied } from '../../plugins/authenticate.ts'
 import type { Config } from '../config.ts'
 import { createBatcher } from '../guard/batcher.ts'
@@ -9,6 +9,7 @@ import { createGate } from '../guard/gate.ts'
 import { createKeyCache } from '../guard/key-cache.ts'
 import { createLastUsed } from '../guard/last-used.ts'
 import { createPublish } from '../guard/publish.ts'
+import { createRefusalBudget, RefusalBudgetSpent } from '../guard/refusal-budget.ts'
 import { createApp } from '../http/app.ts'
 import { createDrain } from '../http/drain.ts'
 import { createErrorLog } from '../http/error-log.ts'
@@ -114,6 +115,7 @@ export async function openService(
     },
   })
 
+  const budget = createRefusalBudget({ perMinute: config.refusalsPerAddressRpm })
   const seen = (request: FastifyRequest) => ({
     method: request.method,
     path: pathOf(request, tokenPrefix).slice(0, 200),
@@ -129,8 +131,14 @@ export async function openService(
     hashSecret,
     onAnswer: metrics.answered,
     async record({ reason, keyId, userId }: Denied, request: FastifyRequest) {
+      const actor = actorOf(request, tokenPrefix)
+      const retryAfterS = budget.take(actor.ip)
+      if (retryAfterS > 0) {
+        metrics.refusedOverBudget()
+        throw unavailable(new RefusalBudgetSpent('too many refusals from one address'), retryAfterS)
+      }
       await refusals.add({
-        ...actorOf(request, tokenPrefix),
+        ...actor,
         reason,
         keyId: keyId ?? null,
         userId: userId ?? null,

@@ -33,7 +33,7 @@ export interface Stores {
   /** Set where the database is our own: resolves with a reason if it ends by itself. */
   embedded: { exited: Promise<string> } | null
   applied: Migration[]
-  /** Makes the coming audit partitions and drops those past AUDIT_RETENTION_DAYS, which it names. */
+  /** Makes the coming partitions for refusals and drops those past AUDIT_RETENTION_DAYS, which it names. */
   maintain(): Promise<string[]>
   close(): Promise<void>
 }
@@ -134,10 +134,7 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
       async maintain() {
         // Apart: what cannot be dropped now must not keep the coming days from being made.
         await background.run(ensurePartitions)
-        const { auditRetentionDays } = config
-        return auditRetentionDays === null
-          ? []
-          : background.run((sql) => dropPartitionsOlderThan(sql, auditRetentionDays))
+        return background.run((sql) => dropPartitionsOlderThan(sql, config.auditRetentionDays))
       },
       close,
     }

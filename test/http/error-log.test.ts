@@ -1,7 +1,9 @@
 // The log of failed requests: everything once, and a flood of them in few lines.
+import type { FastifyRequest } from 'fastify'
 import { pino } from 'pino'
 import t from 'tap'
 import { ApiError, unavailable } from '../../plugins/api-error.ts'
+import { RefusalBudgetSpent } from '../../src/guard/refusal-budget.ts'
 import { createErrorLog } from '../../src/http/error-log.ts'
 
 function begin(level = 'info') {
@@ -44,10 +46,45 @@ t.test('401s and 429s are told at debug level only', async (t) => {
   }
 })
 
-t.test('other errors are told one by one, a fault of ours with what is underneath', async (t) => {
-  const { lines, logError } = begin()
-  for (let n = 0; n < 3; n++) logError(new ApiError('not_found'), null, `req_${n}`)
-  logError(new ApiError('internal_error', { cause: new Error('broken') }), null, 'req_9')
-  t.match(lines, [{ level: 30 }, { level: 30 }, { level: 30 }, { level: 50, err: { message: 'broken' } }])
+t.test('a stranger gets one line a second for each status, which says how many were left out', async (t) => {
+  const { lines, clock, logError } = begin()
+  const stranger = { caller: null } as FastifyRequest
+  for (const ms of [0, 1, 999, 1000]) {
+    clock.ms = ms
+    logError(new ApiError('bad_request'), null, `req_parser_${ms}`)
+    logError(new ApiError('route_not_found'), stranger, `req_docs_${ms}`)
+  }
+  t.match(lines, [
+    { request_id: 'req_parser_0', level: 30, status: 400, suppressed: 0 },
+    { request_id: 'req_docs_0', level: 30, status: 404, suppressed: 0 },
+    { request_id: 'req_parser_1000', suppressed: 2 },
+    { request_id: 'req_docs_1000', suppressed: 2 },
+  ])
   t.equal(lines.length, 4)
 })
+
+t.test('refusals over the budget of their address do not hide that a server is down', async (t) => {
+  const { lines, logError } = begin()
+  for (let n = 0; n < 3; n++) logError(unavailable(new RefusalBudgetSpent('too many')), null, 'req_1')
+  for (let n = 0; n < 3; n++) logError(unavailable(new Error('no answer')), null, 'req_2')
+  t.match(lines, [
+    { request_id: 'req_1', level: 40, reason: 'too many' },
+    { request_id: 'req_2', level: 40, reason: 'no answer' },
+  ])
+  t.equal(lines.length, 2)
+})
+
+t.test(
+  'the errors of a caller are told one by one, and so is a fault of ours with what is underneath',
+  async (t) => {
+    const { lines, logError } = begin()
+    const request = { caller: { id: 'apk_1' } } as FastifyRequest
+    for (let n = 0; n < 3; n++) logError(new ApiError('not_found'), request, `req_${n}`)
+    for (let n = 0; n < 2; n++) {
+      logError(new ApiError('internal_error', { cause: new Error('broken') }), null, 'req_9')
+    }
+    const ours = { level: 50, err: { message: 'broken' } }
+    t.match(lines, [...new Array(3).fill({ level: 30, key_id: 'apk_1' }), ours, ours])
+    t.equal(lines.length, 5)
+  },
+)

@@ -1,6 +1,7 @@
 // Only a request with a usable key passes, in any app; every refusal is the same 401, sent once its reason is kept.
 import type { FastifyRequest } from 'fastify'
 import t, { type Test } from 'tap'
+import { ApiError } from '../../plugins/api-error.ts'
 import authenticate, {
   type AuthenticateOptions,
   type Denied,
@@ -172,6 +173,14 @@ t.test('what cannot be decided or kept is a 503, and never a 401', async (t) => 
     t.notMatch(answer.body, 'hunter2')
     t.strictSame(seen, [])
   }
+})
+
+t.test('a record that gives an answer of its own is sent that', async (t) => {
+  const busy = new ApiError('service_unavailable', { headers: { 'retry-after': '17' } })
+  const { ask } = guarded(t, { record: () => Promise.reject(busy) })
+  const answer = await ask()
+  t.equal(answer.statusCode, 503)
+  t.equal(answer.headers['retry-after'], '17')
 })
 
 t.test('nobody without a key learns of bodies, methods and routes', async (t) => {

@@ -1,4 +1,4 @@
-// AUDIT_RETENTION_DAYS as an operator sees it: a start drops what is older, whole days at a time, and says so.
+// AUDIT_RETENTION_DAYS as an operator sees it: a start drops the refusals that are older, whole days at a time, and says so.
 import postgres from 'postgres'
 import t from 'tap'
 import { startInstance } from '../instance.ts'
@@ -25,7 +25,14 @@ t.test(
         values (${`aud_${days}`}, ${`req_${days}`}, 'auth.refused', 'revoked', ${`${from} 12:00:00+00`}::timestamptz)`
       return name
     }
-    const [old400, old6, young] = [await dayAgo(400), await dayAgo(6), await dayAgo(2)]
+    const [old400, old92, old6, young] = [
+      await dayAgo(400),
+      await dayAgo(92),
+      await dayAgo(6),
+      await dayAgo(2),
+    ]
+    await sql`insert into audit_log (id, request_id, event, key_id, occurred_at)
+      values ('aud_change', 'req_change', 'key.revoked', 'apk_1', now() - interval '400 days')`
     const there = async () => {
       const rows = await sql`select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
         where i.inhparent = 'audit_refusals'::regclass`
@@ -33,23 +40,25 @@ t.test(
     }
     const found = ({ service }: typeof first) =>
       Promise.all(
-        ['req_400', 'req_6', 'req_2', refused].map(
+        ['req_400', 'req_92', 'req_6', 'req_2', refused, 'req_change'].map(
           async (id) => (await service.stores.audit.find(id)).length,
         ),
       )
 
-    const unlimited = await startInstance(t, services)
-    t.strictSame(await found(unlimited), [1, 1, 1, 1], 'without it everything is kept')
+    t.strictSame(await found(first), [1, 1, 1, 1, 1, 1])
+    const dropped = ({ log }: typeof first) =>
+      log.filter(({ msg }) => msg === 'audit partitions past their retention dropped')
+
+    const usual = await startInstance(t, services)
+    t.strictSame(await found(usual), [0, 0, 1, 1, 1, 1], 'without it 90 days are kept, and every change')
+    t.match(dropped(usual), [{ partitions: [old400, old92] }])
 
     const limited = await startInstance(t, services, { AUDIT_RETENTION_DAYS: '4' })
-    t.strictSame(await found(limited), [0, 0, 1, 1], 'what is older is found no more')
+    t.strictSame(await found(limited), [0, 0, 0, 1, 1, 1], 'the older refusals are gone, the change is not')
+    t.match(dropped(limited), [{ partitions: [old6] }])
     const kept = await there()
-    t.notOk(kept.includes(old400) || kept.includes(old6))
+    t.notOk([old400, old92, old6].some((name) => kept.includes(name)))
     t.ok(kept.includes(young))
-    t.match(
-      limited.log.filter(({ msg }) => msg === 'audit partitions past their retention dropped'),
-      [{ partitions: [old400, old6] }],
-    )
     t.equal((await limited.ask('GET', '/v1/verify')).status, 401, 'refusals are recorded as before')
   },
 )

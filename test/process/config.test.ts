@@ -208,7 +208,8 @@ const variables: Record<string, Variable> = {
   KEY_CACHE_SECONDS: wholeNumber('keyCacheSeconds', 5, 0, 60),
   MAX_KEYS_PER_USER: wholeNumber('maxKeysPerUser', 10_000, 1, 1_000_000),
   DEFAULT_RATE_LIMIT_RPM: wholeNumber('defaultRateLimitRpm', 1000, 1, 1_000_000_000),
-  AUDIT_RETENTION_DAYS: wholeNumber('auditRetentionDays', null, 1, 36_500),
+  AUDIT_RETENTION_DAYS: wholeNumber('auditRetentionDays', 90, 1, 36_500),
+  REFUSALS_PER_ADDRESS_RPM: wholeNumber('refusalsPerAddressRpm', 6000, 1, 1_000_000_000),
 }
 
 for (const [name, { member, fallback, valid, invalid }] of Object.entries(variables)) {

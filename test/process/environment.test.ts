@@ -21,6 +21,8 @@ const bad: Record<string, string> = {
   KEY_CACHE_SECONDS: '-hunter2',
   MAX_KEYS_PER_USER: '1e3hunter2',
   DEFAULT_RATE_LIMIT_RPM: '0x1hunter2',
+  REFUSALS_PER_ADDRESS_RPM: 'hunter2',
+  AUDIT_RETENTION_DAYS: 'hunter2',
 }
 
 t.test('a bad variable ends the process with one line that names it and not its value', async (t) => {

@@ -50,6 +50,8 @@ export const externalEnv = (
   OPS_PORT: '0',
   // No load balancer has to notice; what waits for one says so.
   DRAIN_SECONDS: '0',
+  // Every test comes from one address.
+  REFUSALS_PER_ADDRESS_RPM: '1000000000',
   ...more,
 })
 
