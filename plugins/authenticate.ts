@@ -26,9 +26,10 @@ export interface Denied {
   readonly keyId?: string
   readonly userId?: string
 }
-export type Verdict = { readonly ok: true; readonly caller: Caller } | Denied
+export type Verdict<C extends Caller = Caller> = { readonly ok: true; readonly caller: C } | Denied
 
-export interface AuthenticateOptions {
+/** `C`: what the host application knows of a caller. */
+export interface AuthenticateOptions<C extends Caller = Caller> {
   /** The token's fixed beginning, without the underscore. */
   tokenPrefix: string
   /** What the 401 names in WWW-Authenticate (RFC 9110, 11.6.1). */
@@ -37,7 +38,7 @@ export interface AuthenticateOptions {
    * Whose token is this? A callback and not a promise: with the answer at hand it is called at once, and a request
    * from a cached key allocates nothing. An error means that it cannot be decided, and is answered 503.
    */
-  verify: (token: string, done: (error: Error | null, verdict?: Verdict) => void) => void
+  verify: (token: string, done: (error: Error | null, verdict?: Verdict<C>) => void) => void
   /** Keeps the reason. The 401 leaves when it resolves; if it rejects, the answer is that ApiError, else a 503. */
   record: (refused: Denied, request: FastifyRequest) => Promise<void>
 }

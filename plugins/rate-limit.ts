@@ -6,22 +6,24 @@ import fp from 'fastify-plugin'
 import { ApiError, unavailable } from './api-error.ts'
 import type { Caller, Denied } from './authenticate.ts'
 
-export interface Counted {
+export interface Counted<C extends Caller = Caller> {
   readonly ok: true
   /** The caller as of this count: newer than the one authenticated where the key was changed meanwhile. */
-  readonly caller: Caller
+  readonly caller: C
   /** This request's number in the minute, from 1. */
   readonly count: number
   /** The counting server's clock, Unix milliseconds: window, reset and Retry-After all come from it. */
   readonly nowMs: number
 }
 
-export interface RateLimitOptions {
+export interface RateLimitOptions<C extends Caller = Caller> {
   /**
    * Counts one request of the caller. The count may find that the key has become unusable: then the request is
    * refused after all. An error means that it cannot be decided, and is answered 503.
+   *
+   * A method, because TypeScript then accepts one that takes the host's own `C`: the caller is always one that `verify` gave.
    */
-  hit: (caller: Caller, done: (error: Error | null, counted?: Counted | Denied) => void) => void
+  hit(caller: C, done: (error: Error | null, counted?: Counted<C> | Denied) => void): void
 }
 
 const windowMs = 60_000

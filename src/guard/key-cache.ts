@@ -8,19 +8,21 @@
 import { hash, randomBytes } from 'node:crypto'
 import type { Caller } from '../../plugins/authenticate.ts'
 
-/** A key as read from Postgres. Believed only while the counter vouches for it (see gate.ts). */
+/** A key as read from Postgres. decide.ts says when it is trusted. */
 export interface CachedKey extends Caller {
-  /** What it is kept under (`nameOf` its token). */
+  /** Its name in the cache: `nameOf` its token. */
   readonly cacheName: string
-  /** Hex HMAC, to read it again by; and that under HASH_SECRET_PREVIOUS, if there is one. */
+  /** Hex HMACs of the token under HASH_SECRET and HASH_SECRET_PREVIOUS, to read the key again by. */
   readonly hash: string
   readonly previousHash: string | null
   readonly version: number
   /** When the reading began, on this process's monotonic clock, milliseconds. */
   readonly readAtMs: number
-  /** Unix seconds of the use last handed to the usage recorder. */
+  /** The key's expiry on the same clock; Infinity if it has none. */
+  readonly expiresAtMonoMs: number
+  /** Unix second of the use last reported to `onUse`. */
   touchedS: number
-  /** Whether a reading ahead of need is under way. */
+  /** Whether a reading in the background is under way. */
   refreshing: boolean
 }
 

@@ -2,7 +2,7 @@
 import type { AddressInfo } from 'node:net'
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
 import type { ApiError } from '../../plugins/api-error.ts'
-import authenticate, { type AuthenticateOptions } from '../../plugins/authenticate.ts'
+import authenticate, { type AuthenticateOptions, type Caller } from '../../plugins/authenticate.ts'
 import errors from '../../plugins/errors.ts'
 import jsonBody from '../../plugins/json-body.ts'
 import rateLimit, { type RateLimitOptions } from '../../plugins/rate-limit.ts'
@@ -15,11 +15,12 @@ import { docsRoutes } from './routes/docs.ts'
 import { type KeyRoutesOptions, keyRoutes } from './routes/keys.ts'
 import { verifyRoute } from './routes/verify.ts'
 
-export interface AppOptions extends Omit<KeyRoutesOptions, 'tokenPrefix' | 'defaultRateLimitRpm'> {
+export interface AppOptions<C extends Caller>
+  extends Omit<KeyRoutesOptions, 'tokenPrefix' | 'defaultRateLimitRpm'> {
   config: Pick<Config, 'baseUrl' | 'port' | 'trustProxy' | 'tokenPrefix' | 'defaultRateLimitRpm'>
-  verify: AuthenticateOptions['verify']
+  verify: AuthenticateOptions<C>['verify']
   record: AuthenticateOptions['record']
-  hit: RateLimitOptions['hit']
+  hit: RateLimitOptions<C>['hit']
   onError: (error: ApiError, request: FastifyRequest | null, requestId: string) => void
   /** A line for each request, for debugging. */
   onRequest?: (request: FastifyRequest, status: number, ms: number) => void
@@ -41,7 +42,7 @@ const timeoutCheckMs = 250
 /** Longer than the usual 60 s of a load balancer, so that it is never us who closes a connection it is about to use. */
 const keepAliveTimeoutMs = 75_000
 
-export function createApp(options: AppOptions): FastifyInstance {
+export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInstance {
   const { config, verify, record, hit, onError, onRequest, onAnswer } = options
   const { baseUrl, port, tokenPrefix, defaultRateLimitRpm } = config
   const newRequestId = () => newId('req_')

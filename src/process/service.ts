@@ -64,7 +64,7 @@ export async function openService(
   const cache = createKeyCache(cacheEntriesMax)
   const metrics = createMetrics({
     redisDegraded: () => counter.mode === 'local',
-    postgresDegraded: () => gate.postgresAway,
+    postgresDegraded: () => gate.postgresDown,
     cachedKeys: () => cache.size,
   })
   const lastUsed = createLastUsed({
@@ -82,7 +82,7 @@ export async function openService(
     hashSecret,
     hashSecretPrevious: config.hashSecretPrevious,
     cacheTtlMs,
-    degradedCacheTtlMs,
+    unconfirmedTtlMs: degradedCacheTtlMs,
     onUse: lastUsed.note,
     // What is not written is told again when the key is next read.
     onStaleHash: (rehash) => void rehashes.add(rehash).catch(() => {}),
@@ -175,7 +175,7 @@ export async function openService(
     app,
     stores,
     metrics,
-    health: () => ({ redis: counter.mode, postgres: gate.postgresAway ? 'away' : 'ok' }),
+    health: () => ({ redis: counter.mode, postgres: gate.postgresDown ? 'away' : 'ok' }),
     async close(drainMs = 0) {
       drain.start()
       if (drainMs > 0) await sleep(drainMs)

@@ -8,6 +8,7 @@ const keyOf = (cache: KeyCache, token: string, readAtMs = 0): CachedKey => ({
   userId: 'usr_1',
   rateLimitRpm: 1000,
   expiresAt: null,
+  expiresAtMonoMs: Infinity,
   cacheName: cache.nameOf(token),
   hash: token,
   previousHash: null,

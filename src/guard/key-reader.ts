@@ -1,0 +1,145 @@
+/**
+ * Reads keys from Postgres, in batches, and caches those that are usable. Unknown, revoked, expired and ownerless keys are
+ * never cached, so all of them take the same path: one reading, one audit entry.
+ */
+import type { Denied } from '../../plugins/authenticate.ts'
+import { denialReason } from '../rules/key-state.ts'
+import { hashSecretId, hashToken } from '../rules/token.ts'
+import { type KeyCredential, type KeyStore, Overloaded, type Rehash } from '../stores.ts'
+import { createBatcher } from './batcher.ts'
+import type { CachedKey, KeyCache } from './key-cache.ts'
+
+export interface KeyReaderOptions {
+  keys: Pick<KeyStore, 'findByHash'>
+  cache: KeyCache
+  hashSecret: string
+  /** Keys hashed under it are found too, and reported to `onStaleHash`. */
+  hashSecretPrevious: string | null
+  /** Only with a previous secret: a usable key not yet stored under `hashSecret`. Called at each reading until it is. */
+  onStaleHash: (rehash: Rehash) => void
+  onLookupBatch?: ((size: number) => void) | undefined
+  onShed?: (() => void) | undefined
+}
+
+/** What a key is looked up by. */
+export type Hashes = Pick<CachedKey, 'hash' | 'previousHash'>
+
+export interface KeyReader {
+  hashesOf(token: string): Hashes
+  /** Caches the key if it is usable, else removes it. The reading begins after this call, never before. */
+  read(cacheName: string, hashes: Hashes): Promise<{ ok: true; key: CachedKey } | Denied>
+  /** Reads in the background. */
+  refresh(key: CachedKey): void
+  /** Whether the last look-up failed. */
+  readonly postgresDown: boolean
+  drained(): Promise<void>
+}
+
+const lookupTimeoutMs = 1000
+const lookupBatchMax = 500
+const lookupQueueMax = 10_000
+
+export function createKeyReader(options: KeyReaderOptions): KeyReader {
+  const { keys, cache, hashSecret, hashSecretPrevious, onStaleHash, onLookupBatch, onShed } = options
+  const currentSecretId = hashSecretId(hashSecret)
+  let postgresDown = false
+
+  const lookups = createBatcher<Hashes, KeyCredential | undefined>({
+    batchMax: lookupBatchMax,
+    inFlightMax: 2,
+    queueMax: lookupQueueMax,
+    timeoutMs: lookupTimeoutMs,
+    onBatch: (size) => onLookupBatch?.(size),
+    onShed: () => onShed?.(),
+    run: (asked) => findAll(keys, asked),
+  })
+
+  async function lookUp(hashes: Hashes): Promise<KeyCredential | undefined> {
+    try {
+      const credential = await lookups.add(hashes)
+      postgresDown = false
+      return credential
+    } catch (error) {
+      // A full queue of ours says nothing about Postgres.
+      if (!(error instanceof Overloaded)) postgresDown = true
+      throw error
+    }
+  }
+
+  async function read(cacheName: string, { hash, previousHash }: Hashes) {
+    const readAtMs = performance.now()
+    const credential = await lookUp({ hash, previousHash })
+    const denied = credential === undefined ? unknown : denialOf(credential)
+    if (credential === undefined || denied !== null) {
+      cache.delete(cacheName)
+      return denied ?? unknown
+    }
+    const key = cached(credential, { cacheName, hash, previousHash, readAtMs })
+    cache.set(key)
+    if (hashSecretPrevious !== null && credential.hashSecretId !== currentSecretId)
+      onStaleHash({ id: key.id, from: credential.hash, to: hash })
+    return { ok: true as const, key }
+  }
+
+  return {
+    // Always both: the time this takes must not tell under which secret a key is known.
+    hashesOf: (token) => ({
+      hash: hashToken(token, hashSecret).toString('hex'),
+      previousHash: hashSecretPrevious === null ? null : hashToken(token, hashSecretPrevious).toString('hex'),
+    }),
+    read,
+    refresh(key) {
+      if (key.refreshing) return
+      key.refreshing = true
+      read(key.cacheName, key).catch(() => {
+        key.refreshing = false
+      })
+    },
+    get postgresDown() {
+      return postgresDown
+    },
+    drained: () => lookups.drained(),
+  }
+}
+
+const unknown: Denied = { ok: false, reason: 'unknown_key' }
+
+function denialOf(credential: KeyCredential): Denied | null {
+  const reason = denialReason(credential, credential.nowS)
+  return reason && { ok: false, reason, keyId: credential.id, userId: credential.userId }
+}
+
+/** One query for all. A key that both secrets could name is the one under the current secret. */
+async function findAll(keys: Pick<KeyStore, 'findByHash'>, asked: Hashes[]) {
+  const hashes = new Set<string>()
+  for (const { hash, previousHash } of asked) {
+    hashes.add(hash)
+    if (previousHash !== null) hashes.add(previousHash)
+  }
+  const found = new Map((await keys.findByHash([...hashes])).map((key) => [key.hash, key]))
+  return asked.map(
+    ({ hash, previousHash }) =>
+      found.get(hash) ?? (previousHash === null ? undefined : found.get(previousHash)),
+  )
+}
+
+type Reading = Pick<CachedKey, 'cacheName' | 'hash' | 'previousHash' | 'readAtMs'>
+
+function cached(credential: KeyCredential, { cacheName, hash, previousHash, readAtMs }: Reading): CachedKey {
+  const { id, userId, rateLimitRpm, expiresAt, version, nowS } = credential
+  return {
+    id,
+    userId,
+    rateLimitRpm,
+    expiresAt,
+    // The database read its clock after `readAtMs`: the deadline is early by that time, never late.
+    expiresAtMonoMs: expiresAt === null ? Infinity : readAtMs + (expiresAt - nowS) * 1000,
+    version,
+    cacheName,
+    hash,
+    previousHash,
+    readAtMs,
+    touchedS: 0,
+    refreshing: false,
+  }
+}

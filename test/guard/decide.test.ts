@@ -1,0 +1,72 @@
+// Every combination of what the gate may know when a count arrives, and what it then does.
+import t from 'tap'
+import { type Decision, decide, postgresDownMs, type Trust } from '../../src/guard/decide.ts'
+
+const cacheTtlMs = 5000
+/** Of an instance that alone uses its embedded database, and has no Redis. */
+const aloneTtlMs = 1000
+const readAtMs = 1_000_000
+
+const versions = { 'none known': 0, older: 3, same: 4, newer: 5, unreadable: -1 } as const
+const trustedVersions: readonly string[] = ['none known', 'older', 'same']
+const counters = {
+  'counted in Redis': { shared: true, unconfirmedTtlMs: 0 },
+  'counted locally, Redis being down': { shared: false, unconfirmedTtlMs: 0 },
+  'counted in memory, alone': { shared: false, unconfirmedTtlMs: aloneTtlMs },
+} as const
+const ages = [0, 499, 500, 501, 999, 1000, 2500, 2501, 4999, 5000, 59_999, 60_000, 600_000]
+
+/** What is done with a copy that is current, by its age in milliseconds: from, up to (exclusive), with Postgres up, and down. */
+const expected: Record<keyof typeof counters, [number, number, Decision, Decision][]> = {
+  'counted in Redis': [
+    [0, 2501, 'admit', 'admit'],
+    [2501, 5000, 'refresh_ahead', 'refresh_ahead'],
+    [5000, 60_000, 'read_or_go_on', 'refresh_ahead'],
+    [60_000, Infinity, 'read_first', 'read_first'],
+  ],
+  'counted locally, Redis being down': [[0, Infinity, 'read_first', 'read_first']],
+  'counted in memory, alone': [
+    [0, 1000, 'admit', 'admit'],
+    [1000, Infinity, 'read_first', 'read_first'],
+  ],
+}
+
+for (const counting of Object.keys(counters) as (keyof typeof counters)[]) {
+  t.test(`${counting}: every age, version, expiry and state of Postgres`, async (t) => {
+    for (const ageMs of ages) {
+      const [, , whenUp, whenDown] = expected[counting].find(([from, to]) => ageMs >= from && ageMs < to)!
+      for (const [name, version] of Object.entries(versions))
+        for (const postgresDown of [false, true])
+          for (const expired of [false, true])
+            for (const invalidated of [false, true]) {
+              const current = trustedVersions.includes(name) && !expired && !invalidated
+              const wanted = !current ? 'read_first' : postgresDown ? whenDown : whenUp
+              const { shared, unconfirmedTtlMs } = counters[counting]
+              const monoMs = readAtMs + ageMs
+              const key = { version: 4, readAtMs, expiresAtMonoMs: expired ? monoMs : monoMs + 1 }
+              const trust: Trust = {
+                cacheTtlMs,
+                unconfirmedTtlMs,
+                invalidBeforeMs: invalidated ? readAtMs + 1 : readAtMs,
+                postgresDown,
+              }
+              const decision = decide(key, version, { nowMs: 0, monoMs, shared }, trust)
+              if (decision !== wanted)
+                t.equal(decision, wanted, JSON.stringify({ ageMs, version: name, ...trust, expired }))
+            }
+    }
+    t.pass('as in the table')
+  })
+}
+
+t.test('with KEY_CACHE_SECONDS=0 every request waits for a reading, unless Postgres is down', async (t) => {
+  const key = { version: 1, readAtMs, expiresAtMonoMs: Infinity }
+  const trust = { cacheTtlMs: 0, unconfirmedTtlMs: 0, invalidBeforeMs: 0, postgresDown: false }
+  const turn = { nowMs: 0, monoMs: readAtMs, shared: true }
+  t.equal(decide(key, 0, turn, trust), 'read_or_go_on')
+  t.equal(decide(key, 0, turn, { ...trust, postgresDown: true }), 'refresh_ahead')
+})
+
+t.test('without Postgres a confirmed copy goes on for 60 s, as the documents say', async (t) => {
+  t.equal(postgresDownMs, 60_000)
+})

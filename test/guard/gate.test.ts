@@ -1,0 +1,238 @@
+// The gate: whose token it is, whether the copy of its key may be used, and what happens where that cannot be known.
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import t from 'tap'
+import { hashToken } from '../../src/rules/token.ts'
+import { Unavailable } from '../../src/stores.ts'
+import { gated, hash, hashSecret, token, usableKey } from './gated.ts'
+
+const unavailable = { message: 'Postgres is down' }
+const down = async () => {
+  throw new Unavailable('Postgres is down')
+}
+const never = () => new Promise<never>(() => {})
+
+t.test(
+  'a cached key is admitted without a reading, with its number and the clock of the count',
+  async (t) => {
+    const { cached, hit, verify, counter, postgres, uses } = gated()
+    const key = await cached()
+    t.equal(await verify(), key)
+    t.strictSame(await hit(key), { ok: true, caller: key, count: 2, nowMs: counter.nowMs })
+    t.strictSame(postgres.readings, [])
+    t.strictSame(uses, [['apk_1', 1_767_225_612]], 'its use is noted once a second')
+    counter.nowMs += 1000
+    await hit(key)
+    t.equal(uses.length, 2)
+  },
+)
+
+t.test('a version newer than the copy’s is read before the request goes on', async (t) => {
+  const { cached, hit, counter, postgres } = gated()
+  const key = await cached()
+  counter.version = 5
+  postgres.key = usableKey({ version: 5, rateLimitRpm: 7 })
+  t.match(await hit(key), { ok: true, caller: { rateLimitRpm: 7, version: 5 } })
+  postgres.key = usableKey({ version: 6, revokedAt: 1 })
+  counter.version = 6
+  t.strictSame(await hit(key), { ok: false, reason: 'revoked', keyId: 'apk_1', userId: 'usr_1' })
+})
+
+t.test('a version that cannot be read confirms nothing', async (t) => {
+  const { cached, hit, counter, postgres } = gated()
+  const key = await cached()
+  counter.version = -1
+  postgres.key = usableKey({ version: 5, revokedAt: 1 })
+  t.match(await hit(key), { ok: false, reason: 'revoked' })
+})
+
+t.test('a Postgres that lacks the change the counter knows of decides nothing', async (t) => {
+  const { cached, hit, counter } = gated()
+  const key = await cached()
+  counter.version = 5
+  await t.rejects(hit(key), new Unavailable('Postgres is behind the counter'))
+})
+
+t.test('without a shared counter each request waits for a reading', async (t) => {
+  const { cached, hit, counter, postgres } = gated()
+  const key = await cached()
+  counter.shared = false
+  for (let n = 1; n <= 3; n++) {
+    await hit(key)
+    t.equal(postgres.readings.length, n)
+  }
+  postgres.before = down
+  await t.rejects(hit(key), unavailable)
+})
+
+t.test('an instance that is alone trusts a copy for its own time', async (t) => {
+  const { cached, hit, counter, postgres } = gated({ unconfirmedTtlMs: 60_000 })
+  counter.shared = false
+  const key = await cached()
+  await hit(key)
+  t.equal(postgres.readings.length, 0)
+  counter.aheadMs = 60_000
+  await hit(key)
+  t.equal(postgres.readings.length, 1)
+})
+
+t.test('a copy past half its time is admitted, and read again in the background, once', async (t) => {
+  const { cached, hit, counter, postgres } = gated()
+  const key = await cached()
+  counter.aheadMs = 4000
+  postgres.before = never
+  for (let n = 0; n < 3; n++) t.match(await hit(key), { ok: true, caller: key })
+  await nextTurn()
+  await nextTurn()
+  t.equal(postgres.readings.length, 1)
+})
+
+t.test('copies read before the counter lost sight of changes are read again', async (t) => {
+  const { gate, cached, hit, postgres } = gated()
+  const key = await cached()
+  gate.invalidateBefore()
+  postgres.key = usableKey({ version: 5, revokedAt: 1 })
+  t.match(await hit(key), { ok: false, reason: 'revoked' })
+})
+
+t.test('a key that a reading finds unusable is in the cache no more', async (t) => {
+  const { cached, hit, verify, cache, counter, postgres } = gated()
+  const key = await cached()
+  t.equal(cache.size, 1)
+  counter.version = 5
+  for (const gone of [usableKey({ version: 5, revokedAt: 1 }), null]) {
+    postgres.key = gone
+    t.match(await hit(key), { ok: false })
+    t.equal(cache.size, 0)
+    t.match(await verify(), { ok: false }, 'and the next request reads it')
+    postgres.key = usableKey({ version: 5 })
+    await verify()
+    t.equal(cache.size, 1)
+  }
+})
+
+t.test('a key expires by the clock of the database, whatever the counter’s says', async (t) => {
+  const nowS = 1_767_225_612.25
+  for (const counterAheadS of [-30, 0, 30]) {
+    const { cached, hit, counter, postgres } = gated()
+    postgres.key = usableKey({ expiresAt: 1_767_225_614, nowS })
+    counter.nowMs = (nowS + counterAheadS) * 1000
+    const key = await cached()
+    counter.aheadMs = 1000
+    t.match(await hit(key), { ok: true }, `a second later: ${counterAheadS} s`)
+    t.equal(postgres.readings.length, 0, 'from the cache')
+    counter.aheadMs = 1750
+    postgres.key = usableKey({ expiresAt: 1_767_225_614, nowS: nowS + 1.75 })
+    t.match(
+      await hit(key),
+      { ok: false, reason: 'expired' },
+      `in the second of its expiry: ${counterAheadS} s`,
+    )
+  }
+})
+
+t.test('without Postgres an expired copy is not used', async (t) => {
+  const { cached, hit, counter, postgres } = gated()
+  postgres.key = usableKey({ expiresAt: 1_767_225_614, nowS: 1_767_225_612 })
+  const key = await cached()
+  postgres.before = down
+  counter.aheadMs = 2000
+  await t.rejects(hit(key), unavailable)
+})
+
+t.test('a failed look-up is no verdict, neither of a new token nor of a cached key', async (t) => {
+  const { gate, cached, hit, verify, counter, postgres } = gated()
+  postgres.before = down
+  await t.rejects(verify(), unavailable)
+  t.equal(gate.postgresDown, true)
+  postgres.before = async () => {}
+  const key = await cached()
+  t.equal(gate.postgresDown, false)
+  postgres.before = async () => {
+    throw new Error('a fault of ours')
+  }
+  counter.version = 5
+  await t.rejects(hit(key), { message: 'a fault of ours' })
+})
+
+t.test(
+  'while Postgres is down a confirmed copy goes on for 60 s after its reading, and no longer',
+  async (t) => {
+    const { gate, cached, hit, verify, counter, postgres } = gated()
+    const key = await cached()
+    postgres.before = down
+    await t.rejects(verify(`${token}x`), unavailable)
+    t.ok(gate.postgresDown)
+    for (const aheadMs of [5000, 59_000]) {
+      counter.aheadMs = aheadMs
+      t.match(await hit(key), { ok: true, caller: key })
+    }
+    counter.aheadMs = 60_000
+    await t.rejects(hit(key), unavailable)
+  },
+)
+
+t.test('a confirmed copy goes on where a reading fails or takes too long', async (t) => {
+  for (const before of [down, never]) {
+    const { cached, hit, counter, postgres } = gated()
+    const key = await cached()
+    counter.aheadMs = 5000
+    postgres.before = before
+    t.match(await hit(key), { ok: true, caller: key })
+    t.equal(postgres.readings.length, 1)
+  }
+})
+
+t.test('what a reading says in time counts, not the copy', async (t) => {
+  const { cached, hit, counter, postgres } = gated()
+  const key = await cached()
+  counter.aheadMs = 5000
+  postgres.key = usableKey({ version: 5, revokedAt: 1 })
+  t.match(await hit(key), { ok: false, reason: 'revoked' })
+})
+
+t.test('whatever its form, a token is looked up: an answer without would be a sooner one', async (t) => {
+  const { verify, postgres } = gated()
+  const tokens = ['lk_', 'lk_short', `${token.slice(0, -1)}~`, `lk_${'0'.repeat(32)}000000`, 'a'.repeat(9000)]
+  for (const asked of tokens) {
+    t.strictSame(await verify(asked), { ok: false, reason: 'unknown_key' })
+    t.strictSame(postgres.readings.pop(), [hashToken(asked, hashSecret).toString('hex')])
+  }
+})
+
+t.test(
+  'with a previous secret both hashes are looked up, and a key found by the old one is reported',
+  async (t) => {
+    const previous = 'the previous secret of the tests, of thirty-two characters'
+    const from = hashToken(token, previous).toString('hex')
+    const stale: unknown[] = []
+    const { verify, postgres } = gated({
+      hashSecretPrevious: previous,
+      onStaleHash: (one) => stale.push(one),
+    })
+    postgres.key = usableKey({ hash: from })
+    t.match(await verify(), { id: 'apk_1' })
+    t.strictSame(postgres.readings, [[hash, from]])
+    t.strictSame(stale, [{ id: 'apk_1', from, to: hash }])
+  },
+)
+
+t.test('more look-ups than fit are shed, which does not say that Postgres is down', async (t) => {
+  const { gate, verify, shed, postgres } = gated()
+  postgres.before = never
+  const asked = Array.from({ length: 10_000 }, (_, n) => verify(`lk_${n}`))
+  for (const one of asked) one.catch(() => {})
+  t.strictSame(shed, [])
+  // No timer can run in between, however slow the machine.
+  const error = await verify('lk_one_more').catch((error) => error)
+  t.equal(gate.postgresDown, false)
+  t.match(error, { message: /too many/, statusCode: 503 })
+  t.strictSame(shed, ['lookups'])
+})
+
+t.test('a counter that is full is a 503', async (t) => {
+  const { cached, hit, counter, shed } = gated()
+  const key = await cached()
+  counter.full = true
+  await t.rejects(hit(key), { message: /too many/ })
+  t.strictSame(shed, ['counter'])
+})

@@ -1,0 +1,98 @@
+/** A gate between a counter and a key store that do as they are told. Time passes in it by moving the counter's clock. */
+import type { Denied } from '../../plugins/authenticate.ts'
+import type { Counted } from '../../plugins/rate-limit.ts'
+import { createGate, type GateOptions } from '../../src/guard/gate.ts'
+import { type CachedKey, createKeyCache } from '../../src/guard/key-cache.ts'
+import { hashToken } from '../../src/rules/token.ts'
+import type { CountReply, KeyCredential } from '../../src/stores.ts'
+
+export const hashSecret = 'a secret of the tests, thirty-two characters at least'
+export const token = 'lk_0123456789abcdefghijklmnopqrstuvABCDEF'
+export const hash = hashToken(token, hashSecret).toString('hex')
+
+export function gated(options: Partial<GateOptions> = {}) {
+  /** What Postgres has and does. */
+  const postgres = {
+    key: usableKey() as KeyCredential | null,
+    readings: [] as string[][],
+    /** Waited for before each answer; may reject. */
+    before: async () => {},
+  }
+  /** What the counter says, `aheadMs` later than now. */
+  const counter = { version: 0, shared: true, aheadMs: 0, nowMs: 1_767_225_612_345, count: 0, full: false }
+  const cache = createKeyCache(1000)
+  const uses: [string, number][] = []
+  const shed: string[] = []
+  const gate = createGate({
+    cache,
+    hashSecret,
+    hashSecretPrevious: null,
+    cacheTtlMs: 5000,
+    unconfirmedTtlMs: 0,
+    onUse: (id, atS) => uses.push([id, atS]),
+    onStaleHash: () => {},
+    onShed: (queue) => shed.push(queue),
+    keys: {
+      async findByHash(hashes) {
+        postgres.readings.push(hashes)
+        await postgres.before()
+        const { key } = postgres
+        return key !== null && hashes.includes(key.hash) ? [key] : []
+      },
+    },
+    counter: {
+      mode: 'shared',
+      raise: async () => true,
+      close: async () => {},
+      hit(_keyId, onCounted) {
+        if (counter.full) return false
+        const turn: CountReply = {
+          nowMs: counter.nowMs,
+          monoMs: performance.now() + counter.aheadMs,
+          shared: counter.shared,
+        }
+        onCounted(++counter.count, counter.version, turn)
+        return true
+      },
+    },
+    ...options,
+  })
+
+  const verify = (asked = token) =>
+    new Promise<CachedKey | Denied>((resolve, reject) => {
+      gate.verify(asked, (error, verdict) => {
+        if (error !== null || verdict === undefined) return reject(error)
+        resolve(verdict.ok ? verdict.caller : verdict)
+      })
+    })
+  const hit = (key: CachedKey) =>
+    new Promise<Counted<CachedKey> | Denied>((resolve, reject) => {
+      gate.hit(key, (error, counted) => {
+        if (error !== null || counted === undefined) return reject(error)
+        resolve(counted)
+      })
+    })
+  /** The key, as it is in the cache after its first request. */
+  async function cached(): Promise<CachedKey> {
+    const found = await verify()
+    if ('ok' in found) throw new Error(`refused: ${found.reason}`)
+    await hit(found)
+    postgres.readings.length = 0
+    return found
+  }
+  return { gate, cache, postgres, counter, uses, shed, verify, hit, cached }
+}
+
+export const usableKey = (more: Partial<KeyCredential> = {}): KeyCredential => ({
+  hash,
+  id: 'apk_1',
+  userId: 'usr_1',
+  rateLimitRpm: 1000,
+  version: 4,
+  expiresAt: null,
+  revokedAt: null,
+  ownerDeleted: false,
+  hashSecretId: 'hs_1',
+  nowS: 1_767_225_612,
+  ...more,
+})
