@@ -4,8 +4,9 @@
  * restart.
  */
 import type { ISql, Sql } from 'postgres'
-import { Unavailable } from '../stores.ts'
+import { Overloaded, Unavailable } from '../stores.ts'
 import { postgresAt } from './connect.ts'
+import { createLanes } from './lanes.ts'
 import type { SslSettings } from './ssl.ts'
 
 export interface PoolOptions {
@@ -28,8 +29,12 @@ export interface PoolOptions {
 export type Query = ISql
 
 export interface Pool {
-  /** Runs the work, statement by statement: there are no transactions here (see sql/postgres). Rejects with Unavailable when the server is away or too slow. */
-  run<T>(work: (sql: Query) => Promise<T>): Promise<T>
+  /**
+   * Runs the work, statement by statement: there are no transactions here (see sql/postgres). Rejects with Unavailable when the
+   * server is away or too slow; the work itself goes on, and may still learn that it was done. Works of one `lane` use half of
+   * the connections at most, and wait in a queue of their own.
+   */
+  run<T>(work: (sql: Query) => Promise<T>, lane?: string): Promise<T>
   /** Whether the server takes no writes, as far as it has said: a standby, which may not have what was committed elsewhere. */
   readonly isReadOnly: boolean
   /** Lets what is under way finish, for at most a second. */
@@ -51,8 +56,6 @@ const readOnlyRetryMs = 500
 const readOnlyParameters = ['in_hot_standby', 'default_transaction_read_only']
 /** SQLSTATE read_only_sql_transaction. */
 const readOnlyFault = '25006'
-/** Works waiting for a connection; one more is shed. */
-const waitingMax = 2000
 
 export function createPool({ url, ssl, purpose, max, timeoutMs, onShed = () => {} }: PoolOptions): Pool {
   const connect = postgresAt(url, ssl)
@@ -78,48 +81,21 @@ export function createPool({ url, ssl, purpose, max, timeoutMs, onShed = () => {
   let openedAtMs = 0
   let readOnly = false
   let sql = open()
-  let running = 0
-  const waiting: (() => void)[] = []
-
   /**
    * As many works at once as there are connections. Left to itself postgres.js sends what finds none free down a busy one:
    * behind a slow statement it would wait, and behind another's `begin` it would be part of that transaction.
    */
-  function enter(): Promise<void> | undefined {
-    if (running < max) {
-      running++
-      return
-    }
-    if (waiting.length >= waitingMax) {
-      onShed()
-      throw new Unavailable(`Postgres (${purpose}): too many requests are waiting`)
-    }
-    return new Promise((resolve) => waiting.push(resolve))
-  }
+  const lanes = createLanes(max)
 
-  /** The place goes to the next in line, if there is one. */
-  function leave() {
-    const next = waiting.shift()
-    if (next) next()
-    else running--
-  }
-
-  /** For new connections, while what is under way on the old ones may finish. */
+  /** New connections for what comes. What is under way on the old ones has another second: a change may have been committed. */
   function renew(left: Sql) {
     if (left !== sql) return
     sql = open()
     left.end({ timeout: 1 }).catch(() => {})
   }
 
-  /** A connection that does not even answer that its statement took too long: all are replaced. */
-  function replace(silent: Sql) {
-    if (silent !== sql) return
-    sql = open()
-    silent.end({ timeout: 0 }).catch(() => {})
-  }
-
   return {
-    async run(work) {
+    async run(work, lane) {
       let timer: NodeJS.Timeout | undefined
       let used: Sql | undefined
       let startedAtMs = 0
@@ -127,13 +103,13 @@ export function createPool({ url, ssl, purpose, max, timeoutMs, onShed = () => {
       const lateness = new Promise<never>((_, reject) => {
         timer = setTimeout(() => {
           late = true
-          // Only of a server that had its time: a long line of our own is no fault of the connection.
-          if (used && performance.now() - startedAtMs > timeoutMs * silentShare) replace(used)
+          // A connection that does not even answer that its statement took too long. A long line of our own is no fault of it.
+          if (used && performance.now() - startedAtMs > timeoutMs * silentShare) renew(used)
           reject(new Unavailable(`Postgres (${purpose}): no answer in ${timeoutMs} ms`))
         }, timeoutMs)
       })
       const attempt = async () => {
-        await enter()
+        await lanes.enter(lane)
         try {
           // Whoever has given up meanwhile must not be acted for.
           if (late) throw new Unavailable('too late')
@@ -142,17 +118,17 @@ export function createPool({ url, ssl, purpose, max, timeoutMs, onShed = () => {
           startedAtMs = performance.now()
           return await Promise.race([work(used), lateness])
         } finally {
-          leave()
+          lanes.leave(lane)
         }
       }
       try {
         return await Promise.race([attempt(), lateness])
       } catch (error) {
+        if (error instanceof Overloaded) onShed()
         const { code } = error as { code?: unknown }
-        if (used && code === 'CONNECT_TIMEOUT') replace(used)
         if (used === sql && code === readOnlyFault) readOnly = true
         // postgres.js 3.4 keeps what the server said of the connection's end for whoever is the first to use it again.
-        if (used && code === 'CONNECTION_CLOSED') renew(used)
+        if (used && (code === 'CONNECTION_CLOSED' || code === 'CONNECT_TIMEOUT')) renew(used)
         throw isServersFault(error) ? new Unavailable(`Postgres (${purpose}): ${describe(error)}`) : error
       } finally {
         clearTimeout(timer)
