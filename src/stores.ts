@@ -14,6 +14,15 @@ export class Unavailable extends Error {
 /** We are, not a server behind us: a queue of ours is full. */
 export class Overloaded extends Unavailable {}
 
+/** A key's version after a change. */
+export interface KeyVersion {
+  keyId: string
+  version: number
+}
+
+/** Resolves once no instance acts on an older version; never rejects. */
+export type Publish = (versions: KeyVersion[]) => Promise<void>
+
 // ---- counting -------------------------------------------------------------------------------------------------
 
 /** What one script call answered to all who were counted by it. */
@@ -34,9 +43,9 @@ export interface Counter {
   hit(keyId: string, onCounted: OnCounted): boolean
   /**
    * Publishes that keys have changed. Resolves true once every instance will see it, false if that could not be
-   * confirmed; never rejects. A version is never lowered.
+   * confirmed (and never can be in `memory` mode); never rejects. A version is never lowered.
    */
-  raise(versions: { keyId: string; version: number }[]): Promise<boolean>
+  raise(versions: KeyVersion[]): Promise<boolean>
   /** shared: one count for all instances; local: the shared store is away, this instance counts on; memory: there is none. */
   readonly mode: 'shared' | 'local' | 'memory'
   close(): Promise<void>
@@ -98,6 +107,7 @@ export type ExpiresInPast = { ok: false; reason: 'expires_in_past'; nowS: number
 
 export type KeyChange = { name?: string; rateLimitRpm?: number; expiresAt?: number | null }
 
+/** What `change` and `revoke` change holds on every instance when they resolve. */
 export interface KeyStore {
   /** By hex HMAC; absent ones are not in the answer. One statement however many. */
   findByHash(hashes: string[]): Promise<KeyCredential[]>
@@ -152,11 +162,8 @@ export interface User {
 export interface UserStore {
   create(user: { id: string; name: string }, actor: Actor): Promise<User>
   list(): Promise<User[]>
-  /** Soft-deletes (idempotent) and gives the keys that every instance must now read again; null if absent. */
-  remove(
-    id: string,
-    actor: Actor,
-  ): Promise<{ user: User; versions: { keyId: string; version: number }[] } | null>
+  /** Soft-deletes (idempotent). When it resolves, every instance refuses the user's keys; null if absent. */
+  remove(id: string, actor: Actor): Promise<User | null>
 }
 
 // ---- audit --------------------------------------------------------------------------------------------------------

@@ -162,6 +162,5 @@ export async function makeCaller(
 
 /** Soft-deletes a user as `latchkey users delete` does. */
 export async function deleteUser({ service }: Instance, id: string): Promise<void> {
-  const removed = await service.stores.users.remove(id, operator())
-  if (removed) await service.stores.counter.raise(removed.versions)
+  await service.stores.users.remove(id, operator())
 }

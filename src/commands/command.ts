@@ -1,7 +1,6 @@
 /** What a command is, and what those that work on the stores share. */
 import { nameMaxLength, namePattern } from '../../schemas/key.ts'
 import type { Config } from '../config.ts'
-import { createPublish, type Publish } from '../guard/publish.ts'
 import { openStores, type Stores } from '../process/wiring.ts'
 import { newId } from '../rules/id.ts'
 import { holdsToken } from '../rules/token.ts'
@@ -30,16 +29,13 @@ export interface Command {
 }
 
 /** Runs the work with the stores open, also those of a service that is running beside. */
-export async function withStores<T>(
-  config: Config,
-  work: (stores: Stores, publish: Publish) => Promise<T>,
-): Promise<T> {
+export async function withStores<T>(config: Config, work: (stores: Stores) => Promise<T>): Promise<T> {
   const stores = await openStores(config, {
     role: 'command',
     onProgress: (line) => process.stderr.write(`${line}\n`),
   })
   try {
-    return await work(stores, createPublish({ counter: stores.counter, maxStaleMs: stores.maxStaleMs }))
+    return await work(stores)
   } finally {
     await stores.close()
   }

@@ -93,12 +93,9 @@ export const keysRevoke: Command = {
   takes: [],
   id: 'apk_',
   async run(config, { id }) {
-    const key = await withStores(config, async ({ keys }, publish) => {
-      const revoked = await keys.revoke(id, null, operator())
-      if (!revoked.ok) throw new Error(`there is no key ${id}`)
-      await publish([{ keyId: revoked.key.id, version: revoked.key.version }])
-      return revoked.key
-    })
+    const revoked = await withStores(config, ({ keys }) => keys.revoke(id, null, operator()))
+    if (!revoked.ok) throw new Error(`there is no key ${id}`)
+    const { key } = revoked
     return { json: keyBody(key), text: `${key.id}  ${key.name}  revoked ${moment(key.revokedAt)}` }
   },
 }

@@ -30,12 +30,8 @@ export const usersDelete: Command = {
   takes: [],
   id: 'usr_',
   async run(config, { id }) {
-    const user = await withStores(config, async ({ users }, publish) => {
-      const removed = await users.remove(id, operator())
-      if (removed === null) throw new Error(`there is no user ${id}`)
-      await publish(removed.versions)
-      return removed.user
-    })
+    const user = await withStores(config, ({ users }) => users.remove(id, operator()))
+    if (user === null) throw new Error(`there is no user ${id}`)
     return { json: user, text: describe(user) }
   },
 }

@@ -1,30 +1,29 @@
 /**
- * Makes a committed change hold everywhere before it is answered. With Redis there it is one call. Without, the answer waits
- * until no instance can believe an older copy any more; tries go on meanwhile, and end the wait early.
+ * Makes a committed change hold on every instance before it is answered. With Redis there that is one call. Without, the
+ * answer waits until no instance can trust an older copy; retries go on meanwhile, and a success ends the wait.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Counter } from '../stores.ts'
-
-export type Publish = (versions: { keyId: string; version: number }[]) => Promise<void>
+import type { Counter, Publish } from '../stores.ts'
 
 const retryEveryMs = 200
 /** For a request that was counted just before its copy grew too old, and is still being answered. */
 const marginMs = 250
-/** An instance that reaches Redis but not Postgres believes a copy for this long: the tries go on for it, behind the answer. */
+/** An instance that reaches Redis but not Postgres trusts a copy for this long: for it the retries go on after the answer. */
 const goOnMs = 60_000
 
-/** `maxStaleMs`: how long an instance may believe a copy that it read just before the change. */
+/** `maxStaleMs`: how long an instance may trust a copy that it read just before the change. */
 export function createPublish({ counter, maxStaleMs }: { counter: Counter; maxStaleMs: number }): Publish {
   return async (versions) => {
     const untilMs = performance.now() + goOnMs
-    const keepRaising = async () => {
-      while (!(await counter.raise(versions)) && performance.now() < untilMs) {
+    const waited = new AbortController()
+    const wait = sleep(maxStaleMs + marginMs, undefined, { signal: waited.signal }).catch(() => {})
+    const confirmed = async () => {
+      while (!(await counter.raise(versions))) {
+        if (counter.mode === 'memory' || performance.now() > untilMs) return wait
         await sleep(retryEveryMs, undefined, { ref: false })
       }
     }
-    const waited = new AbortController()
-    const wait = sleep(maxStaleMs + marginMs, undefined, { signal: waited.signal }).catch(() => {})
-    await Promise.race([keepRaising(), wait])
+    await Promise.race([confirmed(), wait])
     waited.abort()
   }
 }

@@ -8,7 +8,7 @@ const versionTtlMs = 10 * 60_000
 const pruneAbove = 10_000
 
 export interface MemoryCounterOptions {
-  /** Whether this process is the only one that keeps copies of keys: if not, it cannot tell the others of a change. */
+  /** Whether this process is the only one that caches keys. If not, it cannot tell the others of a change, and confirms none. */
   alone?: boolean
   now?: () => number
 }

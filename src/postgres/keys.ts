@@ -3,7 +3,7 @@
  * transaction) together with its audit entry.
  */
 import type { Row } from 'postgres'
-import { type KeyCredential, type KeyStore, type StoredKey, Unavailable } from '../stores.ts'
+import { type KeyCredential, type KeyStore, type Publish, type StoredKey, Unavailable } from '../stores.ts'
 import { auditEntry } from './audit.ts'
 import type { Pool, Query } from './pool.ts'
 
@@ -45,9 +45,39 @@ const toKey = (row: Row): StoredKey => ({
  */
 const askable = (id: string) => (/^apk_[0-9A-Za-z]{1,100}$/.test(id) ? id : '')
 
+type Committed = { ok: true; key: StoredKey }
+
 const usable = (sql: Query) => sql`revoked_at is null and (expires_at is null or expires_at > now())`
 
-export function createKeyStore(pools: KeyPools, { keysPerUserMax }: { keysPerUserMax: number }): KeyStore {
+export interface KeyStoreOptions {
+  keysPerUserMax: number
+  publish: Publish
+}
+
+export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: KeyStoreOptions): KeyStore {
+  /** Each user's requests are a lane of their own: one who asks much keeps nobody else waiting. */
+  const manage = <T>(userId: string | null, work: (sql: Query) => Promise<T>) =>
+    pools.management.run(work, userId ?? undefined)
+
+  /**
+   * Runs a change. The work reports the committed row itself, so that it is published also when it came too late for the
+   * request; the connection is free while the answer waits for that.
+   */
+  async function change<T>(
+    userId: string | null,
+    work: (sql: Query, committed: (row: Row) => Committed) => Promise<T>,
+  ): Promise<T> {
+    let published: Promise<void> | undefined
+    const committed = (row: Row): Committed => {
+      const key = toKey(row)
+      published = publish([{ keyId: key.id, version: key.version }])
+      return { ok: true, key }
+    }
+    const answer = await manage(userId, (sql) => work(sql, committed))
+    await published
+    return answer
+  }
+
   return {
     /**
      * An unknown hash reads the next key in the index, which is dropped here: the same way in the index, the same rows of both
@@ -91,7 +121,7 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax }: { keysPerUse
       }),
 
     create: (key, actor) =>
-      pools.management.run(async (sql) => {
+      manage(key.userId, async (sql) => {
         const entry = auditEntry(sql, 'key.created', actor, {
           key_id: key.id,
           user_id: key.userId,
@@ -121,14 +151,14 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax }: { keysPerUse
       }),
 
     get: (id, userId) =>
-      pools.management.run(async (sql) => {
+      manage(userId, async (sql) => {
         const [row] =
           await sql`select ${stored(sql)} from api_keys where id = ${askable(id)} and user_id = ${userId}`
         return row ? toKey(row) : null
       }),
 
     list: (userId, { limit, startingAfter, status }) =>
-      pools.management.run(async (sql) => {
+      manage(userId, async (sql) => {
         const after = startingAfter === undefined ? undefined : askable(startingAfter)
         if (after !== undefined) {
           const [found] = await sql`select from api_keys where id = ${after} and user_id = ${userId}`
@@ -148,7 +178,7 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax }: { keysPerUse
       }),
 
     change: (id, userId, { name, rateLimitRpm, expiresAt }, actor) =>
-      pools.management.run(async (sql) => {
+      change(userId, async (sql, committed) => {
         const details = { name, rate_limit_rpm: rateLimitRpm, expires_at: expiresAt }
         const entry = auditEntry(sql, 'key.updated', actor, { key_id: askable(id), user_id: userId, details })
         const [row] = await sql`
@@ -159,14 +189,14 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax }: { keysPerUse
             entry => ${entry}) as changed
           cross join lateral (select (changed.stored).*) as key`
         const { outcome, now_s } = row!
-        if (outcome === 'changed') return { ok: true, key: toKey(row!) }
+        if (outcome === 'changed') return committed(row!)
         if (outcome === 'absent' || outcome === 'not_active') return { ok: false, reason: outcome }
         if (outcome === 'expires_in_past') return { ok: false, reason: outcome, nowS: now_s }
         return { ok: false, reason: 'caller_unusable', denial: outcome }
       }),
 
     revoke: (id, userId, actor) =>
-      pools.management.run(async (sql) => {
+      change(userId, async (sql, committed) => {
         const entry = auditEntry(sql, 'key.revoked', actor, { key_id: askable(id), user_id: userId })
         const [row] = await sql`
           select outcome, ${stored(sql)}
@@ -174,7 +204,8 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax }: { keysPerUse
             entry => ${entry}) as revoked
           cross join lateral (select (revoked.stored).*) as key`
         const { outcome } = row!
-        if (outcome === 'revoked') return { ok: true, key: toKey(row!) }
+        // Also when it was revoked before: that answer may have been lost before the change held everywhere.
+        if (outcome === 'revoked') return committed(row!)
         if (outcome === 'absent') return { ok: false, reason: outcome }
         return { ok: false, reason: 'caller_unusable', denial: outcome }
       }),

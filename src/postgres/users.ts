@@ -1,7 +1,7 @@
 /** Users in Postgres. Deleting one is soft, and makes every instance read the user's keys again. */
 import type { Row } from 'postgres'
 import { newId } from '../rules/id.ts'
-import type { AuditEvent, User, UserStore } from '../stores.ts'
+import type { AuditEvent, Publish, User, UserStore } from '../stores.ts'
 import { auditEntry } from './audit.ts'
 import type { Pool, Query } from './pool.ts'
 
@@ -16,7 +16,7 @@ const toUser = (row: Row): User => ({
   deleted_at: row.deleted_at,
 })
 
-export function createUserStore(operator: Pool): UserStore {
+export function createUserStore(operator: Pool, publish: Publish): UserStore {
   const find = async (sql: Query, id: string) => {
     const [row] = await sql`select ${columns(sql)} from users where id = ${id}`
     return row ? toUser(row) : null
@@ -41,14 +41,17 @@ export function createUserStore(operator: Pool): UserStore {
         (await sql`select ${columns(sql)} from users order by users.created_at, users.id`).map(toUser),
       ),
 
-    remove: (id, actor) =>
-      operator.run(async (sql) => {
+    async remove(id, actor) {
+      let published: Promise<void> | undefined
+      const user = await operator.run(async (sql) => {
         const entry = auditEntry(sql, 'user.deleted', actor, { user_id: id })
         const keys = await sql`select key_id, key_version from delete_user(${id}, ${entry})`
-        const user = await find(sql, id)
-        return (
-          user && { user, versions: keys.map((key) => ({ keyId: key.key_id, version: key.key_version })) }
-        )
-      }),
+        const versions = keys.map((key) => ({ keyId: key.key_id, version: key.key_version }))
+        if (versions.length > 0) published = publish(versions)
+        return find(sql, id)
+      })
+      await published
+      return user
+    },
   }
 }

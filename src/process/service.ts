@@ -8,7 +8,6 @@ import { createBatcher } from '../guard/batcher.ts'
 import { createGate } from '../guard/gate.ts'
 import { createKeyCache } from '../guard/key-cache.ts'
 import { createLastUsed } from '../guard/last-used.ts'
-import { createPublish } from '../guard/publish.ts'
 import { createRefusalBudget, RefusalBudgetSpent } from '../guard/refusal-budget.ts'
 import { createApp } from '../http/app.ts'
 import { createDrain } from '../http/drain.ts'
@@ -57,7 +56,7 @@ export async function openService(
     onBatch: (hits) => metrics.batch('counter', hits),
     onShed: (queue) => metrics.shed(queue),
   })
-  const { keys, audit, counter, hashSecret, cacheTtlMs, degradedCacheTtlMs, maxStaleMs } = stores
+  const { keys, audit, counter, hashSecret, cacheTtlMs, degradedCacheTtlMs } = stores
   const { tokenPrefix } = config
   const secretId = hashSecretId(hashSecret)
 
@@ -127,7 +126,6 @@ export async function openService(
     hit: gate.hit,
     keys,
     lastUsed,
-    publish: createPublish({ counter, maxStaleMs }),
     hashSecret,
     onAnswer: metrics.answered,
     async record({ reason, keyId, userId }: Denied, request: FastifyRequest) {

@@ -7,6 +7,7 @@ import type { Cluster, Redis } from 'ioredis'
 import type { Config } from '../config.ts'
 import { readOrCreateHashSecret } from '../embedded/hash-secret.ts'
 import { openEmbeddedPostgres } from '../embedded/postgres.ts'
+import { createPublish } from '../guard/publish.ts'
 import { createMemoryCounter } from '../memory/counter.ts'
 import { createAuditLog } from '../postgres/audit.ts'
 import { NoConnection } from '../postgres/dial.ts'
@@ -28,8 +29,6 @@ export interface Stores {
   /** How long a copy of a key is believed that the shared counter vouches for, and one that it does not, milliseconds. */
   cacheTtlMs: number
   degradedCacheTtlMs: number
-  /** How long a change may have to wait until no instance believes an older copy, milliseconds. */
-  maxStaleMs: number
   /** Set where the database is our own: resolves with a reason if it ends by itself. */
   embedded: { exited: Promise<string> } | null
   applied: Migration[]
@@ -112,23 +111,25 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
       )
     const hashSecret = config.hashSecret ?? (await readOrCreateHashSecret(config.dataDir, hasKeys))
 
-    const counter = await openCounter(config, options)
+    // Nobody else uses the database of an embedded service; a given one may have other instances.
+    const counter = await openCounter(config, options, embedded !== null && role === 'serve')
     closers.push(() => counter.close())
     const counted = counter.mode !== 'memory'
+    // A command line without REDIS_URL cannot know that the service has none either.
+    const maxStaleMs = counted || !embedded ? config.keyCacheSeconds * 1000 : aloneCacheTtlMs
+    const publish = createPublish({ counter, maxStaleMs })
     return {
       keys: createKeyStore(
         { lookups, management, background, operator },
-        { keysPerUserMax: config.maxKeysPerUser },
+        { keysPerUserMax: config.maxKeysPerUser, publish },
       ),
-      users: createUserStore(operator),
+      users: createUserStore(operator, publish),
       audit: createAuditLog({ audit: auditing, operator }),
       counter,
       hashSecret,
       cacheTtlMs: config.keyCacheSeconds * 1000,
       // Other instances may share a database that was given to us, and nothing would tell of their changes.
       degradedCacheTtlMs: embedded && !counted ? Math.min(aloneCacheTtlMs, config.keyCacheSeconds * 1000) : 0,
-      // A command line without REDIS_URL cannot know that the service has none either.
-      maxStaleMs: counted || !embedded ? config.keyCacheSeconds * 1000 : aloneCacheTtlMs,
       embedded,
       applied,
       async maintain() {
@@ -144,10 +145,10 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
   }
 }
 
-async function openCounter(config: Config, options: OpenOptions): Promise<Counter> {
-  const { role, redis, onMode, onBatch } = options
+async function openCounter(config: Config, options: OpenOptions, alone: boolean): Promise<Counter> {
+  const { redis, onMode, onBatch } = options
   if (config.redisUrls.length === 0 && redis === undefined) {
-    return createMemoryCounter({ alone: role === 'serve' })
+    return createMemoryCounter({ alone })
   }
   const client = redis ?? connectRedis([...config.redisUrls])
   // Without a listener a refused connection would end the process; the counter sees it by itself.

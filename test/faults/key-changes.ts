@@ -1,6 +1,5 @@
 // The changes that can be made to a key: the request for each, and how to tell by an answer whether it is acted upon.
 import { operator as actor } from '../../src/commands/command.ts'
-import { createPublish } from '../../src/guard/publish.ts'
 import { type Answer, type Instance, makeKey, makeUser } from '../instance.ts'
 import { ask } from '../process/ask.ts'
 import { patiently, type ThreeInstances } from './three-instances.ts'
@@ -92,6 +91,5 @@ export const deletion = (token: string, remove: () => Promise<unknown>): Change 
 
 /** What `latchkey users delete` does, without a process of its own. */
 export async function removeUser({ service: { stores } }: Instance, userId: string): Promise<void> {
-  const removed = await stores.users.remove(userId, actor())
-  await createPublish(stores)(removed!.versions)
+  await stores.users.remove(userId, actor())
 }

@@ -1,16 +1,21 @@
 // A change holds everywhere before it is answered: at once where it is confirmed, else after no copy is believed any more.
 import t from 'tap'
 import { createPublish } from '../../src/guard/publish.ts'
+import type { Counter } from '../../src/stores.ts'
 
 const news = [{ keyId: 'apk_1', version: 2 }]
 
 /** Publishes against a counter that confirms when told to; gives the tries and the milliseconds it took. */
-async function published(confirms: (tryNumber: number) => boolean, maxStaleMs: number) {
+async function published(
+  confirms: (tryNumber: number) => boolean,
+  maxStaleMs: number,
+  mode: Counter['mode'] = 'shared',
+) {
   const tries: unknown[] = []
   const publish = createPublish({
     maxStaleMs,
     counter: {
-      mode: 'shared',
+      mode,
       hit: () => true,
       close: async () => {},
       async raise(versions) {
@@ -47,4 +52,10 @@ t.test('a confirmation that comes meanwhile ends the wait', async (t) => {
 t.test('where nobody believes a copy there is next to nothing to wait for', async (t) => {
   const { ms } = await published(() => false, 0)
   t.ok(ms < 700, `${ms} ms`)
+})
+
+t.test('a counter that can never confirm is asked once, and the answer waits all the same', async (t) => {
+  const { tries, ms } = await published(() => false, 600, 'memory')
+  t.equal(tries.length, 1)
+  t.ok(ms >= 600, `not before: ${ms} ms`)
 })

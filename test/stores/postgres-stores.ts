@@ -8,7 +8,7 @@ import { createPool } from '../../src/postgres/pool.ts'
 import { createUserStore } from '../../src/postgres/users.ts'
 import { newId } from '../../src/rules/id.ts'
 import { newKey } from '../../src/rules/new-key.ts'
-import type { Actor, StoredKey, User } from '../../src/stores.ts'
+import type { Actor, KeyVersion, StoredKey, User } from '../../src/stores.ts'
 import type { Services } from '../services/index.ts'
 
 export interface PostgresStores {
@@ -17,6 +17,8 @@ export interface PostgresStores {
   keys: ReturnType<typeof createKeyStore>
   users: ReturnType<typeof createUserStore>
   audit: ReturnType<typeof createAuditLog>
+  /** What changes have published, oldest first. */
+  published: KeyVersion[]
   makeUser(): Promise<User>
   /** With the hex HMAC it is stored under, and its token. */
   makeKey(userId: string, wanted?: { name?: string; expiresAt?: number | null }): Promise<Made>
@@ -44,14 +46,17 @@ export async function openStores(
     pool('operator', 1, 30_000),
   ]
   const sql = connect(t, url)
-  const keys = createKeyStore({ lookups, management, background, operator }, { keysPerUserMax })
-  const users = createUserStore(operator)
+  const published: KeyVersion[] = []
+  const publish = async (versions: KeyVersion[]) => void published.push(...versions)
+  const keys = createKeyStore({ lookups, management, background, operator }, { keysPerUserMax, publish })
+  const users = createUserStore(operator, publish)
   return {
     url,
     sql,
     keys,
     users,
     audit: createAuditLog({ audit: auditing, operator }),
+    published,
     makeUser: () => users.create({ id: newId('usr_'), name: 'somebody' }, actor()),
     async makeKey(userId, wanted = {}) {
       const { expiresAt = null } = wanted

@@ -14,7 +14,6 @@ import {
   PatchKeyBody,
 } from '../../../schemas/key.ts'
 import type { LastUsed } from '../../guard/last-used.ts'
-import type { Publish } from '../../guard/publish.ts'
 import { newKey } from '../../rules/new-key.ts'
 import { holdsToken } from '../../rules/token.ts'
 import {
@@ -29,7 +28,6 @@ import { actorOf } from './actor.ts'
 export interface KeyRoutesOptions {
   keys: KeyStore
   lastUsed: Pick<LastUsed, 'pending'>
-  publish: Publish
   hashSecret: string
   tokenPrefix: string
   defaultRateLimitRpm: number
@@ -39,7 +37,7 @@ export interface KeyRoutesOptions {
 const errors = { '4xx': ErrorEnvelope, '5xx': ErrorEnvelope }
 
 export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app, options) => {
-  const { keys, lastUsed, publish, hashSecret, tokenPrefix, defaultRateLimitRpm, onAnswer } = options
+  const { keys, lastUsed, hashSecret, tokenPrefix, defaultRateLimitRpm, onAnswer } = options
 
   app.addHook('onResponse', (_request, reply, done) => {
     if (reply.statusCode < 400) onAnswer(reply.statusCode)
@@ -141,7 +139,6 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
         if (changed.reason === 'expires_in_past') throw expiresInPast(changed)
         throw changed.reason === 'absent' ? notFound() : new ApiError('key_not_active', { param: 'id' })
       }
-      await publish([{ keyId: changed.key.id, version: changed.key.version }])
       return shown(changed.key)
     },
   )
@@ -154,8 +151,6 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
       const shown = overlay()
       const revoked = await keys.revoke(request.params.id, request.caller!.userId, actor)
       if (!revoked.ok) throw revoked.reason === 'absent' ? notFound() : await refused(revoked, request, reply)
-      // Also when it was revoked before: that answer may have been lost before the change held everywhere.
-      await publish([{ keyId: revoked.key.id, version: revoked.key.version }])
       return shown(revoked.key)
     },
   )
