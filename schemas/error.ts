@@ -68,11 +68,11 @@ export const errorTable = {
   operator_unauthorized: {
     status: 401,
     type: 'authentication_error',
-    message: 'This is for operators, and the token is missing or invalid.',
+    message: 'The operator token is missing or invalid.',
     suggestion:
-      'Send `Authorization: Bearer …` with a token of OPS_TOKEN. If the service has none, ask on its own machine, at http://localhost and the ops port.',
+      'Send `Authorization: Bearer …` with a token from OPS_TOKEN. If the service has none, send the request from its own machine to http://localhost and the ops port.',
     about:
-      'Given on the ops listener only. With OPS_TOKEN everything there but the probes and metrics needs one of its tokens. Without it, the listener must be bound to a loopback address and the Host header must name one. A request that changes something must not carry the Origin of another site. METRICS_TOKEN guards the metrics in the same way.',
+      'Only the ops listener sends this. With OPS_TOKEN, everything there except the probes and metrics needs one of its tokens. Without it, the listener must be bound to a loopback address and the Host header must name one. A request that changes something must not carry the Origin of another site. METRICS_TOKEN guards the metrics in the same way.',
   },
   not_found: {
     status: 404,
