@@ -10,12 +10,12 @@ begin
   select * into owner from users where id = new_key.user_id for update;
   outcome := caller_denial_reason(caller_id);
   if outcome is not null then return; end if;
-  if owner.id is null or owner.deleted_at is not null then
-    outcome := 'no_such_user';
-    return;
-  end if;
   if new_key.expires_at <= clock_timestamp() then
     outcome := 'expires_in_past';
+    return;
+  end if;
+  if owner.id is null or owner.deleted_at is not null then
+    outcome := 'no_such_user';
     return;
   end if;
   if usable_max <= (
