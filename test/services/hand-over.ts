@@ -1,5 +1,5 @@
-// From the `before` script to the test files. tap's runner is the parent of both, so its process id names the file: two
-// runs in one tree do not meet.
+// From the keeper to the test files. tap's runner is their parent, so its process id names the file: two runs in one tree do
+// not meet.
 import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isAlive } from '../../src/embedded/processes.ts'
@@ -8,23 +8,33 @@ import { stateFolder } from './folders.ts'
 export interface HandOver {
   /** In the name of every database of this run. */
   run: string
-  /** Process id of who keeps the servers. */
-  keeper: number
   postgresUrl: string
   redisUrl: string | null
   redisDatabases: number | null
 }
 
+export interface NoServices {
+  failed: string
+}
+
 const fileOf = (runner: number) => join(stateFolder, `run-${runner}.json`)
 
-export async function writeHandOver(runner: number, handOver: HandOver): Promise<void> {
+/** True for the first who asks in a run: it has the servers started. */
+export async function claimHandOver(runner: number): Promise<boolean> {
   await mkdir(stateFolder, { recursive: true })
+  return writeFile(`${fileOf(runner)}.claimed`, '', { flag: 'wx' }).then(
+    () => true,
+    () => false,
+  )
+}
+
+export async function writeHandOver(runner: number, handOver: HandOver | NoServices): Promise<void> {
   // It may hold a password.
   await writeFile(`${fileOf(runner)}.new`, JSON.stringify(handOver), { mode: 0o600 })
   await rename(`${fileOf(runner)}.new`, fileOf(runner))
 }
 
-export async function readHandOver(runner: number): Promise<HandOver | null> {
+export async function readHandOver(runner: number): Promise<HandOver | NoServices | null> {
   try {
     return JSON.parse(await readFile(fileOf(runner), 'utf8'))
   } catch {
@@ -40,4 +50,6 @@ export async function removeStaleHandOvers(): Promise<void> {
   }
 }
 
-export const removeHandOver = (runner: number) => rm(fileOf(runner), { force: true })
+export async function removeHandOver(runner: number): Promise<void> {
+  for (const end of ['.claimed', '']) await rm(fileOf(runner) + end, { force: true })
+}

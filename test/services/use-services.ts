@@ -4,7 +4,8 @@ import type { Test } from 'tap'
 import { redisConnections } from './connect-redis.ts'
 import { createDatabase, dropDatabase } from './databases.ts'
 import { endWithRunner } from './end-with-runner.ts'
-import { type HandOver, readHandOver } from './hand-over.ts'
+import type { HandOver } from './hand-over.ts'
+import { runServices } from './run-services.ts'
 
 /** A database of its own (dropped at the end) and the run's Redis. */
 export interface Services {
@@ -22,9 +23,7 @@ let made = 0
 
 /** For a test file's `t` or for one test's: what it made is closed and dropped at that one's teardown. */
 export async function useServices(t: Test): Promise<Services> {
-  const handOver = await readHandOver(process.ppid)
-  if (!handOver)
-    throw new Error('no services: run the tests by `npx tap run`, whose before script starts them')
+  const handOver = await runServices()
   endWithRunner()
   const { run, postgresUrl } = handOver
   const redisUrl = redisUrlOfThisFile(handOver)
