@@ -1,0 +1,38 @@
+// A run is as good as its files: one of which a file has not reported fails, whatever tap makes of it.
+import { execFile } from 'node:child_process'
+import { delimiter, join } from 'node:path'
+import { promisify } from 'node:util'
+import t, { type Test } from 'tap'
+
+const root = join(import.meta.dirname, '../..')
+const bins = join(root, 'node_modules/.bin')
+const passes = "import t from 'tap'\nt.pass('it ran')\n"
+const hangs = `import t from 'tap'
+t.setTimeout(1000)
+t.test('x', () => new Promise(() => setInterval(() => {}, 1000)))
+`
+
+/** A project whose test files are these. */
+async function run(t: Test, files: Record<string, string>) {
+  const settings = { name: 'x', type: 'module', tap: { timeout: 600, jobs: 1, 'disable-coverage': true } }
+  const folder = t.testdir({
+    'package.json': JSON.stringify(settings),
+    node_modules: t.fixture('symlink', join(root, 'node_modules')),
+    test: files,
+  })
+  const env = { PATH: `${bins}${delimiter}${process.env.PATH}` }
+  return promisify(execFile)(process.execPath, [join(root, 'test/run/run.mjs')], { cwd: folder, env }).then(
+    ({ stderr }) => ({ code: 0, stderr }),
+    ({ code, stderr }) => ({ code, stderr }),
+  )
+}
+
+t.test('a run whose files all report is as tap says', async (t) => {
+  t.match(await run(t, { 'a.test.js': passes, 'b.test.js': passes }), { code: 0, stderr: /^(?!.*reported)/s })
+})
+
+t.test('a run in which the result of a file is lost fails and names the file', async (t) => {
+  const { code, stderr } = await run(t, { 'a.test.js': hangs, 'b.test.js': passes, 'c.test.js': passes })
+  t.equal(code, 1)
+  t.match(stderr, '1 of 3 files have not reported:\n  test/c.test.js\n')
+})
