@@ -8,8 +8,11 @@ const pathMax = 512
 const userAgentMax = 256
 const ipMax = 64
 
-/** Behind a trusted proxy it is whatever that has written; the zone of an IPv6 address may be of any length. */
-const isAddress = (ip: string) => ip.length <= ipMax && isIP(ip) !== 0
+/**
+ * Behind a trusted proxy it is whatever that has written; the zone of an IPv6 address may be of any length. A client that has gone
+ * has none.
+ */
+const isAddress = (ip: string | undefined) => ip !== undefined && ip.length <= ipMax && isIP(ip) !== 0
 
 /** The path as it may be kept: without query string, and with no key in it. */
 export const pathOf = (request: FastifyRequest, tokenPrefix: string): string =>
