@@ -9,6 +9,14 @@ import { newId } from '../src/rules/id.ts'
 import { newKey } from '../src/rules/new-key.ts'
 import { keyBody, type User } from '../src/stores.ts'
 import type { Services } from './services/index.ts'
+import { scaled } from './soak.ts'
+
+/**
+ * How many times longer than in production an instance waits for Redis and Postgres. A busy machine may take longer than 100 ms
+ * to answer; only tests of the time limits themselves, and the soak, use the real ones.
+ */
+const usualPatience = scaled(20, 1)
+export const realTimeLimits = { patience: 1 }
 
 export const hashSecret = 'a secret of the tests, thirty-two characters at least'
 
@@ -44,6 +52,7 @@ export async function startInstance(
   t: Test,
   services: Pick<Services, 'databaseUrl' | 'redisUrl' | 'connectRedis'>,
   env: Record<string, string> = {},
+  { patience = usualPatience }: { patience?: number } = {},
 ): Promise<Instance> {
   const config = readConfig({
     DATABASE_URL: services.databaseUrl,
@@ -62,6 +71,7 @@ export async function startInstance(
   )
   const service = await openService(config, logger, {
     role: 'serve',
+    patience,
     // Redis as a last resort lives in this process and has no URL.
     ...(services.redisUrl === null && {
       redis: services.connectRedis({

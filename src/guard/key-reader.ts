@@ -19,6 +19,7 @@ export interface KeyReaderOptions {
   onStaleHash: (rehash: Rehash) => void
   onLookupBatch?: ((size: number) => void) | undefined
   onShed?: (() => void) | undefined
+  lookupTimeoutMs: number
 }
 
 /** What a key is looked up by. */
@@ -35,12 +36,12 @@ export interface KeyReader {
   drained(): Promise<void>
 }
 
-const lookupTimeoutMs = 1000
 const lookupBatchMax = 500
 const lookupQueueMax = 10_000
 
 export function createKeyReader(options: KeyReaderOptions): KeyReader {
-  const { keys, cache, hashSecret, hashSecretPrevious, onStaleHash, onLookupBatch, onShed } = options
+  const { keys, cache, hashSecret, hashSecretPrevious, onStaleHash, onLookupBatch, onShed, lookupTimeoutMs } =
+    options
   const currentSecretId = hashSecretId(hashSecret)
   let postgresDown = false
 

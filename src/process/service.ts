@@ -36,6 +36,7 @@ const cacheEntriesMax = 200_000
 const auditBatchMax = 1000
 const auditQueueMax = 10_000
 const auditTimeoutMs = 1200
+const lookupTimeoutMs = 1000
 const rehashBatchMax = 500
 const rehashQueueMax = 10_000
 const rehashTimeoutMs = 5000
@@ -46,6 +47,7 @@ export async function openService(
   log: Log,
   options: Omit<OpenOptions, 'onMode' | 'onBatch' | 'onShed'>,
 ): Promise<Service> {
+  const { patience = 1 } = options
   const stores = await openStores(config, {
     ...options,
     onMode(mode, reason) {
@@ -87,6 +89,7 @@ export async function openService(
     onStaleHash: (rehash) => void rehashes.add(rehash).catch(() => {}),
     onLookupBatch: (size) => metrics.batch('lookups', size),
     onShed: metrics.shed,
+    lookupTimeoutMs: lookupTimeoutMs * patience,
   })
   const rehashes = createBatcher<Rehash, undefined>({
     batchMax: rehashBatchMax,
@@ -103,7 +106,7 @@ export async function openService(
     batchMax: auditBatchMax,
     inFlightMax: 2,
     queueMax: auditQueueMax,
-    timeoutMs: auditTimeoutMs,
+    timeoutMs: auditTimeoutMs * patience,
     onBatch: (size) => metrics.batch('audit', size),
     onShed: () => metrics.shed('audit'),
     async run(batch) {

@@ -49,6 +49,8 @@ export interface OpenOptions {
   onShed?: (queue: string) => void
   /** A connection to count on in place of REDIS_URL's. */
   redis?: Redis | Cluster
+  /** How many times longer than usual to wait for Redis and Postgres. Tests of anything else must not fail on a busy machine. */
+  patience?: number
 }
 
 /** What an instance believes while it runs alone, so the command line has to wait for it. */
@@ -61,7 +63,7 @@ const databaseRetryMs = 500
 const redisWaitMs = 1000
 
 export async function openStores(config: Config, options: OpenOptions): Promise<Stores> {
-  const { role, onProgress = () => {}, onShed = () => {} } = options
+  const { role, onProgress = () => {}, onShed = () => {}, patience = 1 } = options
   const closers: (() => Promise<unknown>)[] = []
   const close = async () => {
     for (const one of closers.splice(0).reverse()) await one()
@@ -86,7 +88,7 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
         ssl,
         purpose,
         max,
-        timeoutMs,
+        timeoutMs: timeoutMs * patience,
         onShed: () => onShed(`postgres_${purpose}`),
       })
       pools.push(made)
@@ -146,16 +148,16 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
 }
 
 async function openCounter(config: Config, options: OpenOptions, alone: boolean): Promise<Counter> {
-  const { redis, onMode, onBatch } = options
+  const { redis, onMode, onBatch, patience = 1 } = options
   if (config.redisUrls.length === 0 && redis === undefined) {
     return createMemoryCounter({ alone })
   }
   const client = redis ?? connectRedis([...config.redisUrls])
   // Without a listener a refused connection would end the process; the counter sees it by itself.
   client.on('error', () => {})
-  await whenReady(client, redisWaitMs)
+  await whenReady(client, redisWaitMs * patience)
   await requireDatabase(client)
-  return createRedisCounter({ client, ...(onMode && { onMode }), ...(onBatch && { onBatch }) })
+  return createRedisCounter({ client, patience, ...(onMode && { onMode }), ...(onBatch && { onBatch }) })
 }
 
 async function migrated(

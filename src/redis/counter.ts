@@ -17,15 +17,18 @@ export interface RedisCounterOptions {
   onMode?: (mode: Mode, reason: string) => void
   onBatch?: (hits: number, keys: number) => void
   now?: () => number
+  /** How many times longer than usual to wait for Redis. */
+  patience?: number
 }
 
+const answerTimeoutMs = 100
 const raiseTimeoutMs = 500
 const raiseAtOnce = 500
 /** Longer than any instance believes a cached copy (60 s at most, see gate.ts). sql/redis/hit.lua has it too. */
 const versionTtlS = 600
 
 export function createRedisCounter(options: RedisCounterOptions): Counter {
-  const { client, onMode = () => {}, onBatch, now = Date.now } = options
+  const { client, onMode = () => {}, onBatch, now = Date.now, patience = 1 } = options
   const scripts = loadScripts(client)
   const lastCounts = createMinuteCounts()
   const cluster = client instanceof Cluster ? client : null
@@ -47,6 +50,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
         onMode: (mode, reason) => onMode(mode, node === '' ? reason : `${node}: ${reason}`),
         onBatch,
         now,
+        answerTimeoutMs: answerTimeoutMs * patience,
       })
       shards.set(node, found)
     }
@@ -77,7 +81,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
           const raised = versions
             .slice(i, i + raiseAtOnce)
             .map(({ keyId, version }) => scripts.raiseVersion(keyId, version, versionTtlS))
-          await withTimeout(Promise.all(raised), raiseTimeoutMs)
+          await withTimeout(Promise.all(raised), raiseTimeoutMs * patience)
         }
         return true
       } catch {

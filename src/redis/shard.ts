@@ -27,6 +27,7 @@ export interface ShardOptions {
   onMode: (mode: Mode, reason: string) => void
   onBatch?: ((hits: number, keys: number) => void) | undefined
   now: () => number
+  answerTimeoutMs: number
 }
 
 export interface Shard {
@@ -44,13 +45,23 @@ const callKeysMax = 1000
 const turnsMax = 2
 /** Hits waiting for an answer, about 100 bytes each; one more is shed. */
 const waitingMax = 50_000
-const answerTimeoutMs = 100
 const probeEveryMs = 200
 /** A connection that answers no probe for this long is replaced: its peer may be gone without a word. */
 const staleAfterMs = 1000
 
 export function createShard(options: ShardOptions): Shard {
-  const { scripts, lastCounts, groupOf, isConnected, locate, reconnect, onMode, onBatch, now } = options
+  const {
+    scripts,
+    lastCounts,
+    groupOf,
+    isConnected,
+    locate,
+    reconnect,
+    onMode,
+    onBatch,
+    now,
+    answerTimeoutMs,
+  } = options
   let mode: Mode = 'shared'
   /** Calls being filled, by group, and those that have no room left. */
   let gathered = new Map<string, Hits>()

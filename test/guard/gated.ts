@@ -27,6 +27,7 @@ export function gated(options: Partial<GateOptions> = {}) {
     cache,
     hashSecret,
     hashSecretPrevious: null,
+    lookupTimeoutMs: 1000,
     cacheTtlMs: 5000,
     unconfirmedTtlMs: 0,
     onUse: (id, atS) => uses.push([id, atS]),

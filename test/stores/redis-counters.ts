@@ -4,7 +4,7 @@ import type { Test } from 'tap'
 import { connectRedis } from '../../src/redis/connect.ts'
 import { createRedisCounter, type RedisCounterOptions } from '../../src/redis/counter.ts'
 import type { Counter } from '../../src/stores.ts'
-import { until } from './until.ts'
+import { until } from '../process/until.ts'
 
 /** As src/redis/connect.ts has them: an answer soon, or none. */
 export const impatient: RedisOptions = {
@@ -13,6 +13,11 @@ export const impatient: RedisOptions = {
   maxRetriesPerRequest: 0,
   retryStrategy: () => 200,
 }
+
+/** As a counter's `patience`: so long that only a Redis that is really away counts as such, however busy the machine is, */
+export const patient = 100
+/** and as short as a test can wait for, of one that it takes away: half a second. */
+export const soonAway = 5
 
 /** A connection of the test's own, to look with. */
 export function observe(t: Test, url: string): Redis {
@@ -36,9 +41,14 @@ export async function countOn(
 ): Promise<Watched> {
   const client = connectRedis([url])
   client.on('error', () => {})
-  await until(() => client.status === 'ready')
+  await until('Redis is connected', () => client.status === 'ready')
   const modes: string[] = []
-  const counter = createRedisCounter({ client, onMode: (mode) => modes.push(mode), ...options })
+  const counter = createRedisCounter({
+    client,
+    patience: soonAway,
+    onMode: (mode) => modes.push(mode),
+    ...options,
+  })
   t.teardown(() => counter.close())
   return { counter, modes }
 }
