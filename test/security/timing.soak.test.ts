@@ -2,11 +2,11 @@
 // connection to one process; so are an absent id, a mistyped one and a stranger's. To measure on a machine of yours, with nothing
 // else running on it:
 //
-//   npx tap run --jobs=1 --test-env=SOAK=1 --timeout=3600 test/security/timing.test.ts
+//   npx tap run --jobs=1 --test-env=SOAK=1 --timeout=3600 test/security/timing.soak.test.ts
 //
 // It prints what it measured and how small a difference it could have seen.
 import t, { type Test } from 'tap'
-import { recordFigure, scaled, soaking } from '../soak.ts'
+import { recordFigure } from '../soak.ts'
 import { asTable, type Comparison, compare, detectableUs, type Variants } from './timing-comparison.ts'
 import { openTimed, requestBytes } from './timing-connection.ts'
 import { absentId, startCompared, unknownToken } from './timing-service.ts'
@@ -17,11 +17,9 @@ const boundUs = 20
 
 const { port, caller, strangersId, ...refused } = await startCompared(t)
 
-/** A short run on a busy machine is sure of little: it fails of what it is sure of, the soak of what it has measured. */
 function expectAlike(t: Test, compared: Comparison[]) {
   for (const one of compared.slice(1)) {
-    t.ok(surely(one) <= boundUs, `${one.variant} is not surely more than ${boundUs} µs apart`)
-    if (soaking) t.ok(Math.abs(one.us) <= boundUs, `${one.variant} is at most ${boundUs} µs apart`)
+    t.ok(Math.abs(one.us) <= boundUs, `${one.variant} is at most ${boundUs} µs apart`)
   }
 }
 
@@ -47,7 +45,7 @@ t.test('a refusal takes as long for a known key as for an unknown one', async (t
     // Told apart without asking Postgres: the tool must see that, or it sees nothing.
     'wrong prefix': get(`x${unknownToken()}`),
   }
-  const compared = await measured(t, '401 of GET /v1/verify', variants, 401, scaled(700, 20_000))
+  const compared = await measured(t, '401 of GET /v1/verify', variants, 401, 20_000)
   expectAlike(t, compared.slice(0, -1))
   t.ok(surely(compared.at(-1)!) > boundUs, 'a refusal without a look-up is seen to be quicker')
   recordFigure('timing-401', figure(compared.slice(0, -1)))
@@ -64,7 +62,7 @@ t.test("a miss takes as long for a stranger's id as for an absent one", async (t
       "a stranger's": ask(strangersId),
     }
     const title = `404 of ${method} /v1/keys/{id}`
-    const compared = await measured(t, title, variants, 404, scaled(200, 20_000))
+    const compared = await measured(t, title, variants, 404, 20_000)
     expectAlike(t, compared)
     figures.push(`${method}: ${figure(compared)}`)
   }
