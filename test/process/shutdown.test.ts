@@ -6,11 +6,10 @@ import t, { type Test } from 'tap'
 import { makeCaller, makeKey, startInstance } from '../instance.ts'
 import { type Services, useServices } from '../services/index.ts'
 import { ask } from './ask.ts'
+import { heldAtStart, lockWaitOf } from './held-at-start.ts'
 import { holdCreation } from './held-request.ts'
 import { externalEnv, type Latchkey, serveLatchkey, spawnLatchkey } from './latchkey.ts'
 import { until } from './until.ts'
-
-const stopMaxMs = 10_000
 
 /** A service with a caller, and the test's own connection to its database. */
 async function begin(t: Test, env: Record<string, string> = {}) {
@@ -23,15 +22,6 @@ async function begin(t: Test, env: Record<string, string> = {}) {
   t.teardown(() => sql.end({ timeout: 1 }))
   return { service: await serveLatchkey(t, externalEnv(services, env)), caller, other, sql }
 }
-
-/** Resolves when a statement like this waits for a lock. */
-const lockWaitOf = (sql: postgres.Sql, like: string) =>
-  until('the statement waits', async () => {
-    const waiting = await sql`
-      select from pg_stat_activity
-      where datname = current_database() and wait_event_type = 'Lock' and query like ${like}`
-    return waiting.length > 0
-  })
 
 const stopping = (service: Latchkey) =>
   until('it says that it stops', () => service.log.some(({ msg }) => msg === 'stopping'))
@@ -59,7 +49,6 @@ for (const signal of ['SIGTERM', 'SIGINT'] as const) {
       await t.rejects(ask(`GET ${service.url}/v1/verify`, { token: caller.token }), 'a new one is refused')
 
       held.finish()
-      const finishedMs = performance.now()
       const { status, connection, text } = await held.answer
       t.equal(status, 201)
       t.equal(connection, 'close', 'the busy keep-alive connection is told')
@@ -67,7 +56,6 @@ for (const signal of ['SIGTERM', 'SIGINT'] as const) {
       const { code, stderr } = await service.ended
       t.equal(code, 0)
       t.equal(stderr, '')
-      t.ok(performance.now() - finishedMs < stopMaxMs)
     },
   )
 
@@ -76,11 +64,10 @@ for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     const held = await holdCreation(t, service, caller.token)
     service.kill(signal)
     await stopping(service)
-    const secondMs = performance.now()
     service.kill(signal)
-    const { code } = await service.ended
+    const { code, stdout } = await service.ended
     t.not(code, 0)
-    t.ok(performance.now() - secondMs < 2000)
+    t.notMatch(stdout, /"stopped"/, 'it has not waited for the request')
     await t.rejects(held.answer)
   })
 }
@@ -88,7 +75,7 @@ for (const signal of ['SIGTERM', 'SIGINT'] as const) {
 t.test(
   'while a load balancer has to notice, requests are taken, and each answer ends its connection',
   async (t) => {
-    const { service, caller } = await begin(t, { DRAIN_SECONDS: '1' })
+    const { service, caller } = await begin(t, { DRAIN_SECONDS: '5' })
     const startMs = performance.now()
     service.kill('SIGTERM')
     await stopping(service)
@@ -97,18 +84,16 @@ t.test(
     t.equal(taken.headers.get('connection'), 'close')
     t.equal((await ask(`GET ${service.url}/v1/verify`)).headers.get('connection'), 'close', 'a refusal too')
     t.equal((await service.ended).code, 0)
-    t.ok(performance.now() - startMs >= 1000)
+    t.ok(performance.now() - startMs >= 5000)
   },
 )
 
 t.test('a request that never arrives whole does not hold up a stop', async (t) => {
   const { service, caller } = await begin(t)
   const half = await holdCreation(t, service, caller.token)
-  const startMs = performance.now()
   service.kill('SIGTERM')
   await t.rejects(half.answer)
-  t.equal((await service.ended).code, 0)
-  t.ok(performance.now() - startMs < stopMaxMs)
+  t.equal((await service.ended).code, 0, 'it was not ended for being stuck')
 })
 
 t.test('a request that waits in Postgres at SIGTERM is answered', async (t) => {
@@ -147,32 +132,17 @@ t.test('the uses not yet written at SIGTERM are written before it exits', async 
     select extract(epoch from now() - last_used_at)::float8 as age
     from api_keys where id = any (${[caller.id, other.id]})`
   for (const { age } of rows)
-    t.ok(age !== null && age >= 0 && age < 30, `last_used_at is of this use (${age} s ago)`)
+    t.ok(age !== null && age >= 0 && age < 300, `last_used_at is of this use (${age} s ago)`)
   t.equal(rows.length, 2)
 })
 
-t.test('with nothing in flight SIGTERM ends it within two seconds', async (t) => {
+t.test('with nothing in flight SIGTERM ends it, with its whole log written', async (t) => {
   const { service } = await begin(t)
-  const startMs = performance.now()
   service.kill('SIGTERM')
   const { code, stdout } = await service.ended
   t.equal(code, 0)
-  t.ok(performance.now() - startMs < 2000)
   t.match(stdout, /"stopped"/, 'its last line is not lost')
 })
-
-/** One that waits for the lock of migrations, as beside another instance that is about to start. */
-async function heldAtStart(t: Test) {
-  const services = await useServices(t)
-  const sql = postgres(services.databaseUrl, { max: 2, onnotice: () => {} })
-  t.teardown(() => sql.end({ timeout: 1 }))
-  const held = await sql.reserve()
-  await held`select pg_advisory_lock(7231906)`
-  t.teardown(() => held.release())
-  const service = await spawnLatchkey(t, externalEnv(services), 'serve')
-  await lockWaitOf(sql, '%pg_advisory_xact_lock%')
-  return { service, letGo: () => held`select pg_advisory_unlock(7231906)` }
-}
 
 t.test('SIGTERM while it starts ends it without its having listened', async (t) => {
   const { service, letGo } = await heldAtStart(t)
@@ -187,16 +157,6 @@ t.test('SIGTERM while it starts ends it without its having listened', async (t) 
   )
 })
 
-t.test('a stop that gets stuck is ended after 25 seconds, and not with 0', async (t) => {
-  const { service } = await heldAtStart(t)
-  const startMs = performance.now()
-  service.kill('SIGTERM')
-  const { code } = await service.ended
-  t.equal(code, 1)
-  const tookMs = performance.now() - startMs
-  t.ok(tookMs > 24_000 && tookMs < 30_000, `after ${Math.round(tookMs)} ms`)
-})
-
 t.test('SIGTERM ends it while it waits for a Postgres that is not there', async (t) => {
   const service = await spawnLatchkey(
     t,
@@ -204,9 +164,7 @@ t.test('SIGTERM ends it while it waits for a Postgres that is not there', async 
     'serve',
   )
   await until('it waits', () => service.log.length > 0)
-  const startMs = performance.now()
   service.kill('SIGTERM')
   const { code } = await service.ended
   t.equal(code, 0)
-  t.ok(performance.now() - startMs < stopMaxMs)
 })
