@@ -4,16 +4,12 @@ import { useServices } from '../services/index.ts'
 import { everyCommand } from './every-command.ts'
 import { externalEnv, runLatchkey, serveLatchkey } from './latchkey.ts'
 
-t.test('on given servers with no service running, --json is one JSON value', async (t) => {
-  await everyCommand(t, externalEnv(await useServices(t)), null)
-})
-
 t.test('on given servers beside a running service, --json is one JSON value', async (t) => {
   const env = externalEnv(await useServices(t))
   await everyCommand(t, env, (await serveLatchkey(t, env)).url)
 })
 
-t.test('without --json a command answers text for a person', async (t) => {
+t.test('without --json a command answers text for a person, with no service running', async (t) => {
   const env = externalEnv(await useServices(t))
   const text = async (...words: string[]) => {
     const { code, stdout, stderr } = await runLatchkey(t, env, ...words)
