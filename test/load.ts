@@ -1,6 +1,7 @@
 /** A steady load of requests, sent on time whatever becomes of the earlier ones, and what came of each. */
 import { Agent, request } from 'node:http'
 import type { Test } from 'tap'
+import { scaled } from './soak.ts'
 
 export interface Sample {
   /** When it was sent, performance.now(). */
@@ -37,7 +38,7 @@ export interface Load {
 }
 
 /** After this a request without an answer is hanging. */
-const hangingMs = 10_000
+const hangingMs = scaled(60_000, 10_000)
 const tickMs = 5
 
 /** Starts at once; stopped at the end of the test at the latest. */

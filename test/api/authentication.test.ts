@@ -164,10 +164,18 @@ t.test(
   },
 )
 
+/** A key that has been used, and expires as soon as the machine is quick enough for that. */
+async function expiringSoon() {
+  for (let inS = 2; ; inS *= 2) {
+    const expiresAt = Math.floor(Date.now() / 1000) + inS
+    const { token } = await makeCaller(instance, { expiresAt })
+    const { status } = await verify(token)
+    if (status === 200) return { token, expiresAt }
+  }
+}
+
 t.test('a key that is in use is refused from the second of its expiry on', async (t) => {
-  const expiresAt = Math.floor(Date.now() / 1000) + 2
-  const { token } = await makeCaller(instance, { expiresAt })
-  t.equal((await verify(token)).status, 200)
+  const { token, expiresAt } = await expiringSoon()
   for (;;) {
     const begunMs = Date.now()
     const answer = await verify(token)

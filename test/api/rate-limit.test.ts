@@ -38,7 +38,7 @@ t.test('the reset is the end of this minute in Unix seconds, the same for the wh
   })
   const reset = resetOf(answers[0]!)
   t.equal(reset % 60, 0)
-  t.ok(reset > Date.now() / 1000 - 1 && reset <= beforeMs / 1000 + 61, `${reset} ends the minute of now`)
+  t.ok(reset > beforeMs / 1000 - 1 && reset <= beforeMs / 1000 + 61, `${reset} ends the minute of now`)
   t.same(new Set(answers.map(resetOf)), new Set([reset]))
 })
 

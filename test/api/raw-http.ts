@@ -9,7 +9,7 @@ export interface RawAnswer extends Answer {
   uniform: string
 }
 
-const timeoutMs = 10_000
+const timeoutMs = 60_000
 
 /** The server must close, so ask it to: `Connection: close`. Rejects when it neither answers nor closes. */
 export function sendBytes(port: number, bytes: string | Buffer): Promise<RawAnswer> {

@@ -1,7 +1,7 @@
 // GET /v1/verify: what a gateway asks before it lets a request through.
-import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
 import { makeCaller, startInstance } from '../instance.ts'
+import { until } from '../process/until.ts'
 import { useServices } from '../services/index.ts'
 import { openDatabase } from './database.ts'
 import { expectError, expectRated } from './expect-error.ts'
@@ -50,19 +50,16 @@ t.test(
   },
 )
 
-t.test('a verification is written as a use within about a second', async (t) => {
+t.test('a verification is written as a use', async (t) => {
   const { id, token } = await makeCaller(instance)
   const beforeS = nowS()
   await verify(token)
-  const deadlineMs = Date.now() + 3000
-  let used: number | null = null
-  while (used === null && Date.now() < deadlineMs) {
+  const used = await until('the use is written', async () => {
     const [row] =
       await sql`select extract(epoch from last_used_at)::float8 as used from api_keys where id = ${id}`
-    used = row!.used
-    if (used === null) await pause(20)
-  }
-  t.ok(used !== null && used >= beforeS && used <= nowS() + 1, `last_used_at is ${used}`)
+    return row!.used as number | null
+  })
+  t.ok(used >= beforeS && used <= nowS() + 1, `last_used_at is ${used}`)
 })
 
 t.test('a verification without a key, or with an unknown one, is 401 and names nobody', async (t) => {

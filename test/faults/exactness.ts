@@ -14,7 +14,7 @@ export interface ExactnessOptions {
 }
 
 const afterTurnMs = 1000
-const attemptsMax = 3
+const attemptsMax = scaled(20, 3)
 
 /** When to end, by the wall clock. */
 function endMs({ wholeMinutes, turnWithinMs }: ExactnessOptions): number {

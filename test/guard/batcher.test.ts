@@ -1,9 +1,10 @@
 // The batch: what arrives in one turn goes out as one, each item gets its own answer, and nothing is without bound.
-import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import fc from 'fast-check'
 import t from 'tap'
 import { type BatcherOptions, createBatcher } from '../../src/guard/batcher.ts'
 import { Unavailable } from '../../src/stores.ts'
+import { setClock } from '../clock.ts'
 
 const bounds = { batchMax: 100, inFlightMax: 2, queueMax: 1000, timeoutMs: 1000 }
 
@@ -157,28 +158,29 @@ t.test('work that throws before it begins fails its batch', async (t) => {
 })
 
 t.test("a batch is given what is left of its oldest item's time", async (t) => {
+  const clock = setClock(t)
   const { batcher, batches } = byHand({ inFlightMax: 1, timeoutMs: 1000 })
   const first = batcher.add(1)
   await nextTurn()
-  t.ok(batches[0]!.timeoutMs > 900 && batches[0]!.timeoutMs <= 1000, `${batches[0]!.timeoutMs} ms`)
+  t.equal(batches[0]!.timeoutMs, 1000)
   const second = batcher.add(2)
-  await pause(300)
+  clock.advance(300)
   batches[0]!.answer()
   await first
   await nextTurn()
-  t.ok(batches[1]!.timeoutMs <= 705, `${batches[1]!.timeoutMs} ms`)
+  t.equal(batches[1]!.timeoutMs, 700)
   batches[1]!.answer()
   await second
 })
 
 t.test('an item is given up after its time, whether it waits or is under way', async (t) => {
-  const { batcher, batches } = byHand({ inFlightMax: 1, timeoutMs: 300 })
-  const begunMs = performance.now()
-  const answers = Promise.all([ended(batcher.add(1)), nextTurn().then(() => ended(batcher.add(2)))])
-  const given = await Promise.race([answers, pause(1000, 'nothing')])
-  const ms = performance.now() - begunMs
-  for (const batch of batches) batch.answer()
-  t.ok(Array.isArray(given) && given.every(isUnavailable), `both are Unavailable after ${Math.round(ms)} ms`)
+  const clock = setClock(t)
+  const { batcher } = byHand({ inFlightMax: 1, timeoutMs: 300 })
+  const answers = [ended(batcher.add(1))]
+  await nextTurn()
+  answers.push(ended(batcher.add(2)))
+  clock.advance(300)
+  t.ok((await Promise.all(answers)).every(isUnavailable), 'both are Unavailable')
 })
 
 t.test('drained means that nothing waits and nothing is under way', async (t) => {
@@ -200,17 +202,23 @@ t.test('drained means that nothing waits and nothing is under way', async (t) =>
 })
 
 t.test('of a batch without an answer each item is given up at its own time', async (t) => {
-  const timeoutMs = 200
-  const { batcher, batches } = byHand({ inFlightMax: 1, timeoutMs })
-  const first = ended(batcher.add(1))
+  const clock = setClock(t)
+  const { batcher, batches } = byHand({ inFlightMax: 1, timeoutMs: 200 })
+  const first = batcher.add(1)
   await nextTurn()
-  const [early, earlyMs] = [ended(batcher.add(2)), performance.now()]
-  await pause(timeoutMs / 2)
-  const [late, lateMs] = [ended(batcher.add(3)), performance.now()]
+  const early = ended(batcher.add(2))
+  clock.advance(100)
+  let lateEnded = false
+  const late = ended(batcher.add(3)).finally(() => {
+    lateEnded = true
+  })
   batches[0]!.answer()
   await first
+  clock.advance(100)
   t.ok(isUnavailable(await early))
-  t.ok(performance.now() - earlyMs < 1.5 * timeoutMs)
-  t.ok(isUnavailable(await Promise.race([late, pause(10 * timeoutMs, 'never')])))
-  t.ok(performance.now() - lateMs < 1.5 * timeoutMs)
+  clock.advance(95)
+  await nextTurn()
+  t.notOk(lateEnded)
+  clock.advance(5)
+  t.ok(isUnavailable(await late))
 })

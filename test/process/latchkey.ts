@@ -95,7 +95,7 @@ export async function listening(latchkey: Latchkey): Promise<Serving> {
       if (ended !== undefined) throw new Error(`it ended (${ended.code}): ${ended.stderr || ended.stdout}`)
       return latchkey.log.find(({ msg }) => msg === 'listening')
     },
-    40_000,
+    300_000,
   )
   const port = line.port as number
   const at = { port, url: `http://127.0.0.1:${port}`, opsUrl: `http://127.0.0.1:${line.ops_port}` }

@@ -44,12 +44,12 @@ t.test('a Postgres that refuses ends it at once with one line and no password', 
   const { databaseUrl, redisUrl } = await useServices(t)
   const absent = Object.assign(new URL(databaseUrl), { pathname: '/latchkey_test_absent' })
   absent.searchParams.set('application_name', 'hunter2')
-  const startMs = performance.now()
-  const { code, stderr } = await runLatchkey(t, externalEnv({ databaseUrl: absent.href, redisUrl }), 'serve')
+  const env = externalEnv({ databaseUrl: absent.href, redisUrl })
+  const { code, stdout, stderr } = await runLatchkey(t, env, 'serve')
   t.equal(code, 1)
   t.match(stderr, /^[^\n]*Postgres[^\n]*\n$/)
   t.notMatch(stderr, 'hunter2')
-  t.ok(performance.now() - startMs < 15_000)
+  t.notMatch(stdout, /Waiting for Postgres/)
 })
 
 t.test(

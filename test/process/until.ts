@@ -1,4 +1,4 @@
-// Waiting for what another process brings about: asked again and again, never longer than a bound.
+// Waiting for what something else brings about: asks again and again. The bound only ends a wait for what never comes.
 import { setTimeout as pause } from 'node:timers/promises'
 
 const lookEveryMs = 10
@@ -7,7 +7,7 @@ const lookEveryMs = 10
 export async function until<T>(
   what: string,
   look: () => T | Promise<T>,
-  boundMs = 10_000,
+  boundMs = 60_000,
 ): Promise<NonNullable<Exclude<T, false>>> {
   const deadline = performance.now() + boundMs
   for (;;) {

@@ -47,7 +47,7 @@ function fail(...lines) {
 
 /** Their keeper ends them after tap. */
 async function serversGone() {
-  const untilMs = performance.now() + 20_000
+  const untilMs = performance.now() + 60_000
   while (existsSync(`.tap/services/run-${tap.pid}.json`)) {
     if (performance.now() > untilMs) return fail('The servers of the tests have not ended.')
     await pause(50)

@@ -1,5 +1,6 @@
 /** One request over a kept connection, and all that can be seen of its answer. */
 import { type Agent, type IncomingHttpHeaders, request } from 'node:http'
+import { scaled } from '../soak.ts'
 
 export interface ModelAnswer {
   readonly status: number
@@ -15,7 +16,7 @@ export interface ModelAnswer {
 }
 
 /** After this a request without an answer is hanging. */
-const hangingMs = 10_000
+const hangingMs = scaled(60_000, 10_000)
 
 export function send(
   agent: Agent,

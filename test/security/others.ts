@@ -1,6 +1,7 @@
 /** Other clients, each with a key and a connection of its own, who ask all the time and look at whose answer they get. */
 import { Agent, request } from 'node:http'
 import type { Test } from 'tap'
+import { scaled } from '../soak.ts'
 
 export interface Others {
   /** Answers that were theirs. */
@@ -17,7 +18,7 @@ export interface Client {
   token: string
 }
 
-const hangingMs = 10_000
+const hangingMs = scaled(60_000, 10_000)
 
 export function startOthers(t: Test, port: number, clients: readonly Client[]): Others {
   const wrong: string[] = []

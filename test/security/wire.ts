@@ -21,7 +21,7 @@ export interface Wire {
   drop(): void
 }
 
-const patienceMs = 10_000
+const patienceMs = 60_000
 
 export function openWire(port: number): Wire {
   const socket = connect({ host: '127.0.0.1', port, noDelay: true })

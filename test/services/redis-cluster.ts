@@ -28,7 +28,7 @@ export interface RedisClusterOptions {
 }
 
 const slots = 16_384
-const readyMsMax = 30_000
+const readyMsMax = 120_000
 
 /** Null where there is no redis-server, as startPrivateRedis. */
 export async function startRedisCluster(

@@ -30,7 +30,7 @@ export interface ServerProcess {
   stop(): Promise<void>
 }
 
-const startTimeoutMs = 20_000
+const startTimeoutMs = 120_000
 
 export async function launch(options: Launch): Promise<ServerProcess> {
   const logFile = join(options.folder, 'server.log')

@@ -38,7 +38,7 @@ t.test('an entry is found by its request with all that is known of it', async (t
   const { id, occurred_at, ...rest } = entry!
   t.match(id, /^aud_[0-9a-z]+$/)
   t.match(occurred_at, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
-  t.ok(Math.abs(Date.parse(occurred_at) - beforeMs) < 5000)
+  t.ok(Math.abs(Date.parse(occurred_at) - beforeMs) < 60_000)
   t.strictSame(rest, {
     request_id: one.requestId,
     event: 'auth.refused',

@@ -2,9 +2,9 @@
 import t from 'tap'
 import { newId } from '../../src/rules/id.ts'
 import { Unavailable } from '../../src/stores.ts'
+import { until } from '../process/until.ts'
 import { useServices } from '../services/index.ts'
 import { actor, newKeyOf, nowS, openStores } from './postgres-stores.ts'
-import { until } from './until.ts'
 
 const services = await useServices(t)
 const stores = await openStores(t, services)
@@ -197,6 +197,7 @@ async function whileUncommitted<T>(
     working = work()
     const [me] = await tx`select pg_backend_pid() as pid`
     await until(
+      'it waits',
       async () =>
         (
           await sql`

@@ -76,7 +76,7 @@ t.test('keys are found by their hash, in one reading, with what authentication n
   })
   t.match(of(revoked), { version: 2, revokedAt: Number, ownerDeleted: false })
   t.match(of(ownerless), { version: 2, revokedAt: null, ownerDeleted: true })
-  t.ok(Math.abs(of(usable).nowS - Date.now() / 1000) < 5, "the database's clock")
+  t.ok(Math.abs(of(usable).nowS - Date.now() / 1000) < 60, "the database's clock")
   t.strictSame(await keys.findByHash([]), [])
 })
 

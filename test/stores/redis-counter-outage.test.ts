@@ -1,73 +1,60 @@
 // Redis away in each of the ways it can be: the instance counts on by itself at once, and Redis counts again by itself.
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { createRedisCounter } from '../../src/redis/counter.ts'
 import { newId } from '../../src/rules/id.ts'
 import type { Counter } from '../../src/stores.ts'
+import { until } from '../process/until.ts'
 import { startPrivateRedis, startTcpProxy } from '../services/index.ts'
 import { ascending, type Counted, hit, hits, inOneMinute, numbersOf, upTo } from './counter-suite.ts'
-import { countOn, observe } from './redis-counters.ts'
-import { until } from './until.ts'
-
-/** 100 ms for the command, and what a busy machine adds. */
-const noticedMsMax = 400
-const backMsMax = 2000
-
-async function timed<T>(work: () => Promise<T>): Promise<[T, number]> {
-  const begunMs = performance.now()
-  const answer = await work()
-  return [answer, performance.now() - begunMs]
-}
+import { countOn, observe, soonAway } from './redis-counters.ts'
 
 const isShared = (counter: Counter) => () => counter.mode === 'shared'
 
-t.test(
-  'a frozen Redis is noticed in about 100 ms, and counting goes on from the last count seen',
-  async (t) => {
-    const server = await startPrivateRedis(t)
-    if (!server) return
-    const { counter } = await countOn(t, server.url)
-    let noticedMs = 0
-    let laterMs = 0
-    const counted = await inOneMinute(async () => {
-      const keyId = newId('apk_')
-      await until(isShared(counter))
-      const before = await hits(counter, keyId, 3)
-      await server.freeze()
-      const [during, ms] = await timed(() => hits(counter, keyId, 3))
-      const [later, ms2] = await timed(() => hits(counter, keyId, 50))
-      noticedMs = ms
-      laterMs = ms2
-      await server.thaw()
-      return [...before, ...during, ...later]
-    })
-    t.strictSame(numbersOf(counted), upTo(56))
-    t.strictSame(
-      counted.map(({ turn }) => turn.shared),
-      upTo(56).map((n) => n <= 3),
-      'nothing vouches for a copy meanwhile',
-    )
-    t.ok(noticedMs < noticedMsMax, `${noticedMs} ms`)
-    t.ok(laterMs < 50, `and no hit waits after that: ${laterMs} ms for 50`)
-  },
-)
+t.test('a frozen Redis is noticed, and counting goes on from the last count seen', async (t) => {
+  const server = await startPrivateRedis(t)
+  if (!server) return
+  const { counter } = await countOn(t, server.url)
+  const counted = await inOneMinute(async () => {
+    const keyId = newId('apk_')
+    await until('Redis counts', isShared(counter))
+    const before = await hits(counter, keyId, 3)
+    await server.freeze()
+    const during = await hits(counter, keyId, 3)
+    const later = await hits(counter, keyId, 50)
+    await server.thaw()
+    return [...before, ...during, ...later]
+  })
+  t.strictSame(numbersOf(counted), upTo(56))
+  t.strictSame(
+    counted.map(({ turn }) => turn.shared),
+    upTo(56).map((n) => n <= 3),
+    'nothing vouches for a copy meanwhile',
+  )
+})
 
 t.test('hits beyond the calls under way do not wait for one time limit after another', async (t) => {
   const server = await startPrivateRedis(t)
   if (!server) return
-  const { counter } = await countOn(t, server.url)
+  let calls = 0
+  const { counter } = await countOn(t, server.url, { onBatch: () => calls++ })
   await hit(counter, newId('apk_'))
   await server.freeze()
-  const [counted, ms] = await timed(() => Promise.all(upTo(5000).map(() => hit(counter, newId('apk_')))))
+  calls = 0
+  const counted: Promise<Counted>[] = []
+  for (let turn = 0; turn < 10; turn++) {
+    for (let i = 0; i < 500; i++) counted.push(hit(counter, newId('apk_')))
+    await nextTurn()
+  }
+  await Promise.all(counted)
   await server.thaw()
-  t.equal(counted.length, 5000)
-  t.ok(ms < noticedMsMax, `${ms} ms`)
+  t.equal(calls, 2, 'what gathered behind the two turns under way was not sent, to be waited for again')
 })
 
-t.test('a thawed Redis counts again within two seconds, and no number is given twice', async (t) => {
+t.test('a thawed Redis counts again, and no number is given twice', async (t) => {
   const server = await startPrivateRedis(t)
   if (!server) return
   const { counter, modes } = await countOn(t, server.url)
-  let backMs = 0
   const counted = await inOneMinute(async () => {
     modes.length = 0
     const keyId = newId('apk_')
@@ -75,10 +62,9 @@ t.test('a thawed Redis counts again within two seconds, and no number is given t
     await server.freeze()
     answers.push(...(await hits(counter, keyId, 5)))
     await server.thaw()
-    backMs = await until(isShared(counter), backMsMax + 3000)
+    await until('Redis counts again', isShared(counter))
     return [...answers, ...(await hits(counter, keyId, 5))]
   })
-  t.ok(backMs < backMsMax, `${backMs} ms`)
   t.strictSame(numbersOf(counted).sort(ascending), upTo(15))
   t.ok(counted.slice(10).every(({ turn }) => turn.shared))
   t.strictSame(modes, ['local', 'shared'], 'told once for each change')
@@ -88,7 +74,6 @@ t.test('a Redis that lost everything goes on from the last count seen', async (t
   const server = await startPrivateRedis(t)
   if (!server) return
   const { counter, modes } = await countOn(t, server.url)
-  let backMs = 0
   const counted = await inOneMinute(async () => {
     modes.length = 0
     const keyId = newId('apk_')
@@ -96,10 +81,9 @@ t.test('a Redis that lost everything goes on from the last count seen', async (t
     await server.kill()
     answers.push(...(await hits(counter, keyId, 4)))
     await server.restart()
-    backMs = await until(isShared(counter), backMsMax + 3000)
+    await until('Redis counts again', isShared(counter))
     return [...answers, ...(await hits(counter, keyId, 4))]
   })
-  t.ok(backMs < backMsMax, `${backMs} ms`)
   t.strictSame(numbersOf(counted), upTo(12))
   t.strictSame(modes, ['local', 'shared'])
 })
@@ -110,7 +94,7 @@ t.test('hits under way when Redis is killed are answered, each once', async (t) 
   const { counter } = await countOn(t, server.url)
   const counted = await inOneMinute(async () => {
     await server.restart()
-    await until(isShared(counter))
+    await until('Redis counts', isShared(counter))
     const keyId = newId('apk_')
     const answers: Promise<Counted>[] = []
     const killed = server.kill()
@@ -131,7 +115,6 @@ t.test('a Redis out of memory is away until it has some', async (t) => {
   if (!server) return
   const { counter, modes } = await countOn(t, server.url)
   const redis = observe(t, server.url)
-  let backMs = 0
   const counted = await inOneMinute(async () => {
     modes.length = 0
     const keyId = newId('apk_')
@@ -141,11 +124,10 @@ t.test('a Redis out of memory is away until it has some', async (t) => {
     t.equal(counter.mode, 'local')
     t.equal(await counter.raise([{ keyId, version: 2 }]), false, 'a change is not confirmed')
     await redis.config('SET', 'maxmemory', '0')
-    backMs = await until(isShared(counter), backMsMax + 3000)
+    await until('Redis counts again', isShared(counter))
     return [...answers, ...(await hits(counter, keyId, 2))]
   })
   t.strictSame(numbersOf(counted), upTo(6))
-  t.ok(backMs < backMsMax, `${backMs} ms`)
   t.strictSame(modes, ['local', 'shared'])
 })
 
@@ -154,37 +136,30 @@ t.test('a network that swallows everything is noticed, and left behind when it h
   if (!server) return
   const proxy = await startTcpProxy(t, server.url)
   const { counter, modes } = await countOn(t, proxy.url)
-  let noticedMs = 0
-  let backMs = 0
   const counted = await inOneMinute(async () => {
     modes.length = 0
     const keyId = newId('apk_')
     const answers = await hits(counter, keyId, 2)
     proxy.blackHole()
-    const [during, ms] = await timed(() => hits(counter, keyId, 2))
-    noticedMs = ms
+    const during = await hits(counter, keyId, 2)
     // Longer than a silent connection is kept: the next one is made into the black hole, too.
     await new Promise((resolve) => setTimeout(resolve, 1500))
     await proxy.heal()
-    backMs = await until(isShared(counter), backMsMax + 3000)
+    await until('Redis counts again', isShared(counter))
     return [...answers, ...during, ...(await hits(counter, keyId, 2))]
   })
   t.strictSame(numbersOf(counted), upTo(6))
-  t.ok(noticedMs < noticedMsMax, `${noticedMs} ms`)
-  t.ok(backMs < backMsMax, `${backMs} ms`)
   t.strictSame(modes, ['local', 'shared'])
 })
 
-t.test('while Redis is away nothing is raised, and that is told in half a second', async (t) => {
+t.test('while Redis is away nothing is raised, and that is told', async (t) => {
   const server = await startPrivateRedis(t)
   if (!server) return
   const { counter } = await countOn(t, server.url)
   const keyId = newId('apk_')
   await counter.raise([{ keyId, version: 2 }])
   await server.freeze()
-  const [raised, ms] = await timed(() => counter.raise([{ keyId, version: 3 }]))
-  t.equal(raised, false)
-  t.ok(ms < 900, `${ms} ms`)
+  t.equal(await counter.raise([{ keyId, version: 3 }]), false)
   t.equal((await hit(counter, keyId)).version, 0, 'no version is known')
   await server.kill()
   t.equal(await counter.raise([{ keyId, version: 3 }]), false)
@@ -198,11 +173,11 @@ t.test('a counter made while Redis is away counts by itself, and shares once it 
   const client = connectRedis([server.url])
   client.on('error', () => {})
   const modes: string[] = []
-  const counter = createRedisCounter({ client, onMode: (mode) => modes.push(mode) })
+  const counter = createRedisCounter({ client, patience: soonAway, onMode: (mode) => modes.push(mode) })
   t.teardown(() => counter.close())
   t.match(await hit(counter, newId('apk_')), { number: 1, turn: { shared: false } })
   await server.restart()
-  await until(isShared(counter), backMsMax)
+  await until('Redis counts', isShared(counter))
   t.match(await hit(counter, newId('apk_')), { number: 1, turn: { shared: true } })
   t.strictSame(modes, ['local', 'shared'])
 })

@@ -1,9 +1,9 @@
 // Users in Postgres. Deleting one is soft, and makes every instance read the user's keys again.
 import t from 'tap'
 import { newId } from '../../src/rules/id.ts'
+import { until } from '../process/until.ts'
 import { useServices } from '../services/index.ts'
 import { actor, nowS, openStores } from './postgres-stores.ts'
-import { until } from './until.ts'
 
 const services = await useServices(t)
 const { users, keys, audit, sql, published, makeUser, makeKey } = await openStores(t, services)
@@ -91,6 +91,7 @@ t.test('a key made just before its owner is deleted is among those to read again
     removing = users.remove(user.id, actor())
     const [me] = await tx`select pg_backend_pid() as pid`
     await until(
+      'the removal waits',
       async () =>
         (
           await sql`
@@ -127,9 +128,9 @@ t.test('a user is deleted although last uses of its keys are being written', asy
   await sql.begin(async (tx) => {
     await tx`select from api_keys where id = ${second} for update`
     const touching = keys.touch(new Map([first, second, third].map((id) => [id, nowS()])))
-    await until(() => waiting(1))
+    await until('the uses wait', () => waiting(1))
     const removing = users.remove(user.id, actor())
-    await until(() => waiting(2))
+    await until('the removal waits', () => waiting(2))
     work = [touching, removing].map((one) => one.then(() => 'done', String))
   })
   t.strictSame(await Promise.all(work), ['done', 'done'], 'neither had to give way to the other')
