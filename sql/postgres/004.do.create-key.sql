@@ -20,7 +20,7 @@ begin
   end if;
   if usable_max <= (
     select count(*) from api_keys
-    where user_id = new_key.user_id and revoked_at is null and (expires_at is null or expires_at > now())
+    where user_id = new_key.user_id and revoked_at is null and coalesce(expires_at, 'infinity') > now()
   ) then
     outcome := 'limit_reached';
     return;

@@ -47,7 +47,9 @@ const askable = (id: string) => (/^apk_[0-9A-Za-z]{1,100}$/.test(id) ? id : '')
 
 type Committed = { ok: true; key: StoredKey }
 
-const usable = (sql: Query) => sql`revoked_at is null and (expires_at is null or expires_at > now())`
+/** Written as in the index api_keys_not_revoked. */
+const usable = (sql: Query) => sql`revoked_at is null and coalesce(expires_at, 'infinity') > now()`
+const expired = (sql: Query) => sql`revoked_at is null and coalesce(expires_at, 'infinity') <= now()`
 
 export interface KeyStoreOptions {
   keysPerUserMax: number
@@ -170,7 +172,7 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: Key
             ${after === undefined ? sql`` : sql`and (created_at, id) < (select created_at, id from api_keys where id = ${after})`}
             ${status === 'active' ? sql`and ${usable(sql)}` : sql``}
             ${status === 'revoked' ? sql`and revoked_at is not null` : sql``}
-            ${status === 'expired' ? sql`and revoked_at is null and expires_at <= now()` : sql``}
+            ${status === 'expired' ? sql`and ${expired(sql)}` : sql``}
           -- Qualified: the answer's own created_at has whole seconds only.
           order by api_keys.created_at desc, api_keys.id desc
           limit ${limit}`

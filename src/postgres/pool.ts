@@ -86,49 +86,75 @@ export function createPool({ url, ssl, purpose, max, timeoutMs, onShed = () => {
    * behind a slow statement it would wait, and behind another's `begin` it would be part of that transaction.
    */
   const lanes = createLanes(max)
+  const places = new Set<Place>()
+
+  /** For one work. It is held until the work has ended, also when nobody waits for it any more: its statement goes on. */
+  async function takePlace(lane?: string): Promise<Place> {
+    await lanes.enter(lane)
+    if (readOnly && performance.now() - openedAtMs > readOnlyRetryMs) renew(sql)
+    const place: Place = {
+      sql,
+      startedAtMs: performance.now(),
+      leave() {
+        if (places.delete(place)) lanes.leave(lane)
+      },
+    }
+    places.add(place)
+    return place
+  }
 
   /** New connections for what comes. What is under way on the old ones has another second: a change may have been committed. */
   function renew(left: Sql) {
     if (left !== sql) return
     sql = open()
     left.end({ timeout: 1 }).catch(() => {})
+    for (const place of places) place.leave()
+  }
+
+  /** Of a work that is too late. A connection on which not even its statement's timeout is reported is taken for gone. */
+  function renewIfSilent(place: Place) {
+    const leftMs = place.startedAtMs + timeoutMs * silentShare - performance.now()
+    const renewing = setTimeout(() => places.has(place) && renew(place.sql), Math.max(0, leftMs))
+    renewing.unref()
+  }
+
+  /** Learns from the fault of a work what it says of its connection. */
+  function judge(error: unknown, { sql: used }: Place) {
+    const { code } = error as { code?: unknown }
+    if (used === sql && code === readOnlyFault) readOnly = true
+    // postgres.js 3.4 keeps what the server said of the connection's end for whoever is the first to use it again.
+    if (code === 'CONNECTION_CLOSED' || code === 'CONNECT_TIMEOUT') renew(used)
   }
 
   return {
     async run(work, lane) {
       let timer: NodeJS.Timeout | undefined
-      let used: Sql | undefined
-      let startedAtMs = 0
+      let place: Place | undefined
       let late = false
       const lateness = new Promise<never>((_, reject) => {
         timer = setTimeout(() => {
           late = true
-          // A connection that does not even answer that its statement took too long. A long line of our own is no fault of it.
-          if (used && performance.now() - startedAtMs > timeoutMs * silentShare) renew(used)
+          if (place) renewIfSilent(place)
           reject(new Unavailable(`Postgres (${purpose}): no answer in ${timeoutMs} ms`))
         }, timeoutMs)
       })
       const attempt = async () => {
-        await lanes.enter(lane)
+        place = await takePlace(lane)
         try {
           // Whoever has given up meanwhile must not be acted for.
           if (late) throw new Unavailable('too late')
-          if (readOnly && performance.now() - openedAtMs > readOnlyRetryMs) renew(sql)
-          used = sql
-          startedAtMs = performance.now()
-          return await Promise.race([work(used), lateness])
+          return await work(place.sql)
+        } catch (error) {
+          judge(error, place)
+          throw error
         } finally {
-          lanes.leave(lane)
+          place.leave()
         }
       }
       try {
         return await Promise.race([attempt(), lateness])
       } catch (error) {
         if (error instanceof Overloaded) onShed()
-        const { code } = error as { code?: unknown }
-        if (used === sql && code === readOnlyFault) readOnly = true
-        // postgres.js 3.4 keeps what the server said of the connection's end for whoever is the first to use it again.
-        if (used && (code === 'CONNECTION_CLOSED' || code === 'CONNECT_TIMEOUT')) renew(used)
         throw isServersFault(error) ? new Unavailable(`Postgres (${purpose}): ${describe(error)}`) : error
       } finally {
         clearTimeout(timer)
@@ -139,6 +165,13 @@ export function createPool({ url, ssl, purpose, max, timeoutMs, onShed = () => {
     },
     close: () => sql.end({ timeout: 1 }),
   }
+}
+
+/** One of the pool's connections, so to speak: which one postgres.js takes is its own affair. */
+interface Place {
+  readonly sql: Sql
+  readonly startedAtMs: number
+  leave(): void
 }
 
 /** SQLSTATE classes that say something of our statement: data, constraint, syntax. Any other is the server's state. */

@@ -140,6 +140,29 @@ t.test('what waits for a connection that others hold is Unavailable in time', as
   await until('it goes on', answers(pool))
 })
 
+t.test('a statement that outlives its request still counts as its lane’s own', async (t) => {
+  const pool = open(t, { max: 4 })
+  const name = 'a flood'
+  let flooding = true
+  const flood = async () => {
+    while (flooding) await pool.run((sql) => sql`select pg_sleep(10) as ${sql(name)}`, 'busy').catch(() => {})
+  }
+  const floods = Array.from({ length: 20 }, flood)
+  const watch = postgres(server.url, { max: 1 })
+  t.teardown(() => watch.end({ timeout: 1 }))
+  const counts: number[] = []
+  const untilMs = performance.now() + 4 * timeoutMs
+  while (performance.now() < untilMs) {
+    const [row] = await watch`select count(*)::int as running from pg_stat_activity
+      where state = 'active' and query like ${`%"${name}"`}`
+    counts.push(row!.running)
+    t.equal(await pool.run(async (sql) => (await sql`select 1 as one`)[0]!.one, 'calm'), 1)
+  }
+  flooding = false
+  await Promise.all(floods)
+  t.equal(Math.max(...counts), 2, 'half of the connections')
+})
+
 t.test('a statement that is wrong is a fault of ours and not of the server', async (t) => {
   const pool = open(t)
   const faults: Record<string, (sql: postgres.ISql) => Promise<unknown>> = {

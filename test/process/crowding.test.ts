@@ -1,0 +1,59 @@
+// One user asks for more than Postgres can give; nobody else notices.
+import postgres from 'postgres'
+import t from 'tap'
+import { makeCaller, startInstance } from '../instance.ts'
+import { useServices } from '../services/index.ts'
+import { ask } from './ask.ts'
+import { externalEnv, serveLatchkey } from './latchkey.ts'
+
+/** Far more than there are connections to Postgres, and few enough that a slow machine is not what others wait for. */
+const floods = 60
+const rounds = 8
+
+t.test(
+  'while one user’s requests wait for Postgres, every management call of another succeeds',
+  async (t) => {
+    const services = await useServices(t)
+    const operator = await startInstance(t, services)
+    const [busy, calm] = [await makeCaller(operator), await makeCaller(operator)]
+    const { url } = await serveLatchkey(t, externalEnv(services))
+    const path = `${url}/v1/keys`
+    const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })
+    t.teardown(() => sql.end({ timeout: 1 }))
+
+    let flooding = true
+    const answers = new Set<number>()
+    const flood = async () => {
+      while (flooding) {
+        const json = { name: 'busy' }
+        answers.add((await ask(`PATCH ${path}/${busy.id}`, { token: busy.token, json })).status)
+      }
+    }
+    const statuses: number[] = []
+    const askCalmly = async (method: string, at = '', json?: object) => {
+      const { status, body } = await ask(`${method} ${path}${at}`, {
+        token: calm.token,
+        ...(json && { json }),
+      })
+      statuses.push(status)
+      return body
+    }
+    await sql.begin(async (tx) => {
+      // Every change made with this key waits for it, as long as a statement may take.
+      await tx`select from api_keys where id = ${busy.id} for update`
+      const flooded = Array.from({ length: floods }, flood)
+      const sound = () => statuses.every((status) => status < 300)
+      for (let round = 0; (round < rounds || answers.size === 0) && sound(); round++) {
+        const { id } = await askCalmly('POST', '', { name: 'calm' })
+        await askCalmly('GET', '?status=revoked')
+        await askCalmly('GET', `/${id}`)
+        await askCalmly('PATCH', `/${id}`, { name: 'calmer' })
+        await askCalmly('DELETE', `/${id}`)
+      }
+      flooding = false
+      await Promise.all(flooded)
+    })
+    t.strictSame([...new Set(statuses)].sort(), [200, 201], `${statuses.length} calls`)
+    t.strictSame([...answers], [503], 'what waited for the lock was answered in time')
+  },
+)
