@@ -53,6 +53,19 @@ export interface OpenOptions {
   patience?: number
 }
 
+/**
+ * Connections at most, and the time from asking to the answer. Separate pools, so that a slow list cannot hold up
+ * authentication, nor a flood of refusals a list.
+ */
+export const poolBounds = {
+  lookups: { max: 2, timeoutMs: 1000 },
+  management: { max: 4, timeoutMs: 1100 },
+  audit: { max: 2, timeoutMs: 1200 },
+  background: { max: 1, timeoutMs: 5000 },
+  /** Connects only when the command line asks: a person waits, and a user may have many keys. */
+  operator: { max: 1, timeoutMs: 30_000 },
+} as const
+
 /** What an instance believes while it runs alone, so the command line has to wait for it. */
 const aloneCacheTtlMs = 1000
 /** A database that starts together with us. */
@@ -82,7 +95,8 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
     // At once: each may wait a second for a server that does not answer.
     const pools: Pool[] = []
     closers.push(() => Promise.all(pools.map((one) => one.close())))
-    const pool = (purpose: string, max: number, timeoutMs: number) => {
+    const pool = (purpose: keyof typeof poolBounds) => {
+      const { max, timeoutMs } = poolBounds[purpose]
       const made = createPool({
         url,
         ssl,
@@ -94,13 +108,11 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
       pools.push(made)
       return made
     }
-    // Apart, so that a slow list cannot hold up authentication, nor a flood of refusals a list.
-    const lookups = pool('lookups', 2, 1000)
-    const management = pool('management', 4, 1100)
-    const auditing = pool('audit', 2, 1200)
-    const background = pool('background', 1, 5000)
-    // Connects only when the command line asks: a person waits, and a user may have many keys.
-    const operator = pool('operator', 1, 30_000)
+    const lookups = pool('lookups')
+    const management = pool('management')
+    const auditing = pool('audit')
+    const background = pool('background')
+    const operator = pool('operator')
 
     // One that can never connect (a pooler between that refuses our settings) is a fault of the start, not of each request.
     await Promise.all(

@@ -122,6 +122,21 @@ t.test('a secret sent in a URL by mistake is left nowhere', async (t) => {
   await expectNowhere(t, secret)
 })
 
+t.test(
+  'a secret sent as the name of the client is left nowhere, neither by a refusal nor by a change',
+  async (t) => {
+    const { id, secret } = await mint()
+    const headers = { 'user-agent': `client/1.0 ${secret}` }
+    const refused = await instance.ask('GET', '/v1/verify', { headers })
+    t.equal(refused.status, 401)
+    const json = { name: 'renamed' }
+    t.equal((await instance.ask('PATCH', `/v1/keys/${id}`, { token: admin, json, headers })).status, 200)
+    await expectNowhere(t, secret)
+    const [entry] = await instance.service.stores.audit.find(refused.body.error.request_id)
+    t.match(entry!.user_agent, /^client\/1\.0 /, 'what else it said is there')
+  },
+)
+
 t.test('the secret of the hashes is left nowhere either', async (t) => {
   await mint()
   await expectNowhere(t, `0123456789${hashSecret}`)

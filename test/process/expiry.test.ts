@@ -1,7 +1,7 @@
 // A key that expires while every instance has it in its cache: refused from that second on, and not before.
 import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
-import { type Instance, makeKey, makeUser, startInstance } from '../instance.ts'
+import { type Instance, makeCaller, makeKey, makeUser, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
 
 const expired = (expiresAt: number) => Date.now() >= expiresAt * 1000
@@ -76,4 +76,33 @@ t.test('a cached key that nobody used around that second is refused at its next 
   })
   await pause(expiresAt * 1000 - Date.now() + 1)
   t.strictSame(await ask(token), [401, 401])
+})
+
+t.test('whether an expiry is in the future is for the clock of the database to say', async (t) => {
+  const instance = await startInstance(t, await useServices(t))
+  const { token, userId } = await makeCaller(instance)
+  const target = await makeKey(instance, { userId })
+  const realNow = Date.now
+  t.teardown(() => {
+    Date.now = realNow
+  })
+  const nowS = Math.floor(realNow() / 1000)
+  for (const aheadS of [-90, 0, 90]) {
+    Date.now = () => realNow() + aheadS * 1000
+    for (const [inS, posted, patched] of [
+      [60, 201, 200],
+      [-60, 400, 400],
+    ] as const) {
+      const expires_at = nowS + inS
+      const post = await instance.ask('POST', '/v1/keys', { token, json: { name: 'x', expires_at } })
+      const patch = await instance.ask('PATCH', `/v1/keys/${target.id}`, { token, json: { expires_at } })
+      t.strictSame([post.status, patch.status], [posted, patched], `${inS} s, by a clock ${aheadS} s ahead`)
+      if (inS > 0) continue
+      for (const { body } of [post, patch]) {
+        t.match(body.error, { code: 'invalid_parameter', param: 'expires_at' })
+        const toldS = Number(/it is now (\d+)/.exec(body.error.suggestion)![1])
+        t.ok(Math.abs(toldS - realNow() / 1000) < 30, 'and it says what time it is there')
+      }
+    }
+  }
 })

@@ -5,10 +5,10 @@ import postgres from 'postgres'
 import t, { type Test } from 'tap'
 import { createPool } from '../../src/postgres/pool.ts'
 import type { SslSettings } from '../../src/postgres/ssl.ts'
+import { until } from '../process/until.ts'
 import { type Certificate, createAuthority } from '../services/certificates.ts'
 import { makeTemporaryFolder, removeTemporaryFolder } from '../services/folders.ts'
 import { startPrivatePostgres } from '../services/index.ts'
-import { until } from './until.ts'
 
 const server = await startPrivatePostgres(t)
 const admin = postgres(server.url, { max: 1, onnotice: () => {} })
@@ -46,7 +46,7 @@ async function serveWith(certificate: Certificate | null) {
 
 async function reload(isDone: () => Promise<boolean>) {
   await admin`select pg_reload_conf()`
-  await until(isDone)
+  await until('it is done', isDone)
 }
 
 /** Whether the connection is encrypted, or why there is none. */

@@ -4,9 +4,9 @@ import { createKeyStore } from '../../src/postgres/keys.ts'
 import { createPool } from '../../src/postgres/pool.ts'
 import { createUserStore } from '../../src/postgres/users.ts'
 import type { KeyVersion } from '../../src/stores.ts'
+import { until } from '../process/until.ts'
 import { startTcpProxy, useServices } from '../services/index.ts'
 import { actor, newKeyOf, openStores } from './postgres-stores.ts'
-import { until } from './until.ts'
 
 const stores = await openStores(t, await useServices(t))
 const { sql, makeUser, makeKey } = stores
@@ -47,7 +47,7 @@ t.test('a change, a revocation and a deletion are answered once they are publish
     const answer = change(store).finally(() => {
       answered = true
     })
-    await until(() => store.published.length === 1)
+    await until('the change is published', () => store.published.length === 1)
     await store.pool.run((sql) => sql`select 1`)
     t.equal(answered, false, `${name}: not before, and its connection is free meanwhile`)
     publish()
@@ -88,7 +88,7 @@ t.test('a change that commits after the deadline is published', async (t) => {
     t.match(await answer, { statusCode: 503 })
     t.strictSame(published, [])
   })
-  await until(() => published.length > 0)
+  await until('the change is published', () => published.length > 0)
   t.strictSame(published, [[{ keyId: id, version: 2 }]])
 })
 
@@ -101,6 +101,6 @@ t.test('a change whose answer is held up on the way beyond the deadline is publi
   proxy.delay(1300)
   const answer = await keys.revoke(id, userId, actor()).catch((error) => error)
   t.match(answer, { statusCode: 503 })
-  await until(() => published.length > 0)
+  await until('the change is published', () => published.length > 0)
   t.strictSame(published, [[{ keyId: id, version: 2 }]])
 })

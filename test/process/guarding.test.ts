@@ -1,0 +1,79 @@
+// What only a whole instance shows of its guard: which pool does what, what is looked up, what a return of Redis changes.
+import { readFileSync } from 'node:fs'
+import postgres from 'postgres'
+import t from 'tap'
+import { poolBounds } from '../../src/process/wiring.ts'
+import { makeCaller, startInstance } from '../instance.ts'
+import { startPrivateRedis, startTcpProxy, useServices } from '../services/index.ts'
+import { until } from './until.ts'
+
+const services = await useServices(t)
+const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })
+t.teardown(() => sql.end({ timeout: 1 }))
+
+t.test(
+  'a change made while Redis was out of sight holds with the first request after it is back',
+  async (t) => {
+    const redis = await startPrivateRedis(t)
+    if (redis === null) return
+    const network = await startTcpProxy(t, redis.url)
+    // Without the rule, the copy would be trusted for the rest of this minute.
+    const env = { KEY_CACHE_SECONDS: '60' }
+    const instance = await startInstance(t, { ...services, redisUrl: network.url }, env)
+    const { id, token } = await makeCaller(instance)
+    const verify = async () => (await instance.ask('GET', '/v1/verify', { token })).status
+    t.equal(await verify(), 200)
+    const { counter } = instance.service.stores
+    network.refuse()
+    network.cut()
+    await until('Redis is out of sight', () => counter.mode === 'local')
+    // As another instance does whose publication Redis has lost.
+    await sql`update api_keys set revoked_at = now(), version = version + 1 where id = ${id}`
+    await network.heal()
+    await until('Redis is back', () => counter.mode === 'shared')
+    t.equal(await verify(), 401)
+  },
+)
+
+t.test('whatever its form, a token that begins like ours is looked up', async (t) => {
+  const instance = await startInstance(t, services)
+  const { token } = await makeCaller(instance)
+  const { keys } = instance.service.stores
+  const find = keys.findByHash
+  let asked = 0
+  keys.findByHash = (hashes) => {
+    asked += hashes.length
+    return find(hashes)
+  }
+  const last = token.at(-1) === '0' ? '1' : '0'
+  const malformed = ['lk_', 'lk_x', `${token}0`, `${token.slice(0, -1)}${last}`, `lk_${'~'.repeat(38)}`]
+  for (const one of malformed) {
+    asked = 0
+    t.equal((await instance.ask('GET', '/v1/verify', { token: one })).status, 401)
+    t.equal(asked, 1, one)
+  }
+})
+
+t.test('refusals are written on connections of their own', async (t) => {
+  const instance = await startInstance(t, services)
+  t.equal((await instance.ask('GET', '/v1/verify')).status, 401)
+  const writers = await sql`select distinct application_name as name from pg_stat_activity
+    where datname = current_database() and query ~ 'insert into audit_log' and pid <> pg_backend_pid()`
+  t.same(
+    writers.map(({ name }) => name),
+    ['latchkey audit'],
+  )
+})
+
+t.test('connections and deadlines are those in the table of docs/architecture.md', async (t) => {
+  const docs = readFileSync(new URL('../../docs/architecture.md', import.meta.url), 'utf8')
+  const row = docs.split('\n').find((line) => line.startsWith('| Postgres connections |'))
+  const { lookups, management, audit, background, operator } = poolBounds
+  const all = [lookups, management, audit, background, operator]
+  t.match(row, all.map(({ timeoutMs }) => `${timeoutMs / 1000} s`).join(', '))
+  const connections = row!.match(/\d+ (look-ups|management|audit|background|operator)/g)
+  t.strictSame(
+    connections!.map((text) => Number.parseInt(text, 10)),
+    all.map(({ max }) => max),
+  )
+})
