@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- [name…] [--seconds N] [--rounds N] [--out FOLDER]`: starts all that is needed, measures, writes bench/results, and
- * says which target is met and which is not.
+ * `npm run bench -- [name…] [--seconds N] [--rounds N] [--out FOLDER]`: starts all that is needed, measures, writes bench/results
+ * when nothing has failed, and says which target is met and which is not.
  *
  *   hot-key, many-keys, growth, processes   the benchmarks; all of them where none is named
  *   profile                                 where Latchkey's time goes
@@ -31,16 +31,19 @@ const print = (text: string) => process.stdout.write(`${text}\n`)
 
 async function runAll(rig: Rig, { names, out }: Options): Promise<void> {
   const outcomes: Outcome[] = []
+  const write: (() => Promise<void>)[] = []
   for (const name of names) {
     rig.say(`\n${name}`)
     await tools[name]?.(rig)
     const outcome = (await benchmarks[name]?.(rig)) ?? null
     if (outcome === null) continue
     const facts = readFacts(rig)
-    await writeOutcome(outcome, facts, out)
+    write.push(() => writeOutcome(outcome, facts, out))
     print(markdown(outcome, facts))
     outcomes.push(outcome)
   }
+  // A run that fails leaves the figures of the last one that did not.
+  for (const one of write) await one()
   for (const { name, targets } of outcomes) {
     for (const target of targets) print(`${name.padEnd(10)}  ${targetLine(target)}`)
   }
