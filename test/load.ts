@@ -119,6 +119,10 @@ export function statuses(samples: readonly Sample[]): Record<number, number> {
   return counts
 }
 
+/** How many were neither admitted nor over their limit: 5xx, 401 or no answer. */
+export const failedOf = (samples: readonly { status: number }[]): number =>
+  samples.filter(({ status }) => status !== 200 && status !== 429).length
+
 /** The q-quantile (0 to 1) by nearest rank; NaN of nothing. */
 export function quantile(values: readonly number[], q: number): number {
   const sorted = [...values].sort((a, b) => a - b)

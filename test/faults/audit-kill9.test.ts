@@ -92,6 +92,7 @@ t.test(
     const flood = startFlood(t, () => service.port, refused(token))
     const seen = new Set<string>()
     let missing = 0
+    let killed = 0
 
     for (let round = 0; round < kills; round++) {
       const next = round % 2 === 0 ? await start() : null
@@ -99,14 +100,15 @@ t.test(
       await until('refusals arrive', () => flood.count() > before + clients)
       await pause(random() * killWithinMs)
       if (next) {
-        const killed = service
-        killed.kill('SIGKILL')
+        const victim = service
+        victim.kill('SIGKILL')
         service = next
-        t.equal((await killed.ended).signal, 'SIGKILL')
+        t.equal((await victim.ended).signal, 'SIGKILL')
       } else {
         await server.kill()
         await server.restart()
       }
+      killed++
       missing += await expectRecorded(t, server.url, flood.take(), seen)
     }
     await until('refusals arrive after the last one too', () => flood.count() > clients)
@@ -117,9 +119,7 @@ t.test(
     const twice = await sql`
       select request_id from audit_log where event = 'auth.refused' group by 1 having count(*) > 1`
     t.strictSame([...twice], [], 'nor is any there twice whose client was not answered')
-    const figure = `${kills} kills, ${seen.size} refusals given, ${missing} missing, ${twice.length} twice`
-    t.comment(figure)
-    recordFigure('audit-kill9', figure)
+    recordFigure(t, 'audit-kill9', { kills: killed, given: seen.size, missing, twice: twice.length })
     const reasons = await sql`select distinct reason from audit_log where reason is not null order by 1`
     t.same(
       reasons.map(({ reason }) => reason),

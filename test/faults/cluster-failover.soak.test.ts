@@ -8,8 +8,9 @@ import { growthOf, switchMs } from './cluster-traffic.ts'
 import {
   expectServed,
   expectSwift,
-  lossFigure,
+  lossOf,
   makeLossKeys,
+  numbersOf,
   spendAll,
   startLossTraffic,
 } from './node-loss.ts'
@@ -77,14 +78,12 @@ function suite(fleet: Fleet) {
     t.equal(lost.growth, 12, 'its keys are counted by the new master, and once')
     t.equal(lost.growthAfter, 12, 'also when the old one has come back')
     const p99 = expectSwift(t, lost.answers, lost.faultMs, lost.idleP99)
-    return { ...p99, back: lost.backMs, requests: Object.values(lost.answers).flat().length }
+    return lossOf(lost.answers, p99, lost.backMs)
   }
 
   t.test('when a replica takes over every key is shared again within two seconds', async (t) => {
     const done = []
     for (let number = 0; number < rounds; number++) done.push(await round(t, number % 2 === 1))
-    const figure = lossFigure(done)
-    t.comment(figure)
-    recordFigure('cluster-failover', figure)
+    recordFigure(t, 'cluster-failover', numbersOf(done))
   })
 }

@@ -17,8 +17,9 @@ import { growthOf, switchMs } from './cluster-traffic.ts'
 import {
   expectServed,
   expectSwift,
-  lossFigure,
+  lossOf,
   makeLossKeys,
+  numbersOf,
   spendAll,
   startLossTraffic,
 } from './node-loss.ts'
@@ -94,16 +95,17 @@ function suite(fleet: Fleet) {
     const p99 = expectSwift(t, answers, lost.faultMs, lost.idleP99)
     t.ok(lost.backMs <= backMsMax, `shared ${Math.round(lost.backMs)} ms after the cluster was ok`)
     t.equal(await growthOf(fleet, keys.quiet, 12), 12, 'its keys are counted there again, and only there')
-    return { ...p99, back: lost.backMs, requests: Object.values(answers).flat().length }
+    return lossOf(answers, p99, lost.backMs)
   }
 
-  for (const fault of ['killed', 'frozen'] as const) {
+  for (const [row, fault] of [
+    ['cluster-node-killed', 'killed'],
+    ['cluster-node-frozen', 'frozen'],
+  ] as const) {
     t.test(`the keys of a ${fault} node are counted by each instance, and the others exactly`, async (t) => {
       const done = []
       for (let number = 0; number < rounds; number++) done.push(await round(t, fault, number))
-      const figure = lossFigure(done)
-      t.comment(figure)
-      recordFigure(`cluster-node-${fault}`, figure)
+      recordFigure(t, row, numbersOf(done))
     })
   }
 }

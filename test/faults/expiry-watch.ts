@@ -16,6 +16,8 @@ export interface ExpiryWatched {
   refused: number
   /** Refusals before the moment, and answers that are never right. */
   wrong: Set<string>
+  /** Refusals before the moment. */
+  early: number
   /** The latest admission after it, milliseconds; 0: none. */
   lateMs: number
 }
@@ -25,7 +27,7 @@ export async function watchExpiry(t: Test, { urls, operator }: ThreeInstances, a
   const expiresAt = Math.ceil(Date.now() / 1000) + aheadS
   const expiryMs = expiresAt * 1000
   const manager = await patiently(() => makeCaller(operator))
-  const seen: ExpiryWatched = { admitted: 0, refused: 0, wrong: new Set(), lateMs: 0 }
+  const seen: ExpiryWatched = { admitted: 0, refused: 0, wrong: new Set(), early: 0, lateMs: 0 }
 
   async function makeKey(url: string, name: string): Promise<string> {
     const { status, body } = await ask(`POST ${url}/v1/keys`, {
@@ -42,6 +44,7 @@ export async function watchExpiry(t: Test, { urls, operator }: ThreeInstances, a
     const { status, body } = await ask(`GET ${url}/v1/verify`, { token })
     if (status === 200) seen.admitted++
     else seen.refused++
+    if (Date.now() < expiryMs && status !== 200) seen.early++
     if (Date.now() < expiryMs && !(status === 200 && body.expires_at === expiresAt))
       seen.wrong.add(`${status} before it expires`)
     if (sentMs >= expiryMs && status === 200) seen.lateMs = Math.max(seen.lateMs, sentMs - expiryMs + 1)

@@ -93,11 +93,19 @@ t.test('a flood of unknown keys', async (t) => {
   const half = Math.floor(rssMb.length / 2)
   const [early, late] = [quantile(rssMb.slice(0, half), 0.5), quantile(rssMb.slice(half), 0.5)]
   if (soaking) t.ok(late < early * 1.1, `RSS ${early} MB in the first half, ${late} MB in the second`)
-  const answered = (before: number, after: number) => Math.round((after - before) / seconds)
-  recordFigure(
-    'flood',
-    `${Math.round(requests / seconds)} bad keys/s for ${floodS} s: ${answered(before.refused, after.refused)}/s refused and kept, ${answered(before.shed, after.shed)}/s shed; RSS ${early.toFixed(0)} → ${late.toFixed(0)} MB; p99 of good keys ${calmP99Ms.toFixed(1)} ms calm, ${floodP99Ms.toFixed(1)} ms meanwhile`,
-  )
+  const answered = (before: number, after: number) => (after - before) / seconds
+  recordFigure(t, 'flood', {
+    badPerS: requests / seconds,
+    seconds,
+    refusedPerS: answered(before.refused, after.refused),
+    shedPerS: answered(before.shed, after.shed),
+    missing: seen.length - kept!.requests,
+    sampled: seen.length,
+    earlyMb: early,
+    lateMb: late,
+    calmP99Ms,
+    p99Ms: floodP99Ms,
+  })
 })
 
 const p99Ms = (samples: Sample[]) =>

@@ -1,5 +1,6 @@
 // What holds of the answers while a node of the cluster is lost, whatever becomes of it.
 import type { Test } from 'tap'
+import { failedOf } from '../load.ts'
 import { type Fleet, type FleetKey, makeKeys } from './cluster-fleet.ts'
 import {
   type Answered,
@@ -91,13 +92,28 @@ export function expectSwift(
   return { own, other, idle }
 }
 
-/** Of several losses, in words. */
-export function lossFigure(losses: (SwitchP99 & { back: number; requests: number })[]): string {
-  const worst = (what: 'own' | 'other' | 'idle' | 'back') =>
-    `${Math.round(Math.max(...losses.map((one) => one[what])))} ms`
-  const requests = losses.reduce((sum, one) => sum + one.requests, 0)
-  return (
-    `${losses.length} times, ${requests} requests, 0 × 5xx; worst p99 of the switch ${worst('other')} for the other keys, ` +
-    `${worst('own')} for its own (${worst('idle')} without Redis); back after ${worst('back')}`
-  )
+export interface Loss extends SwitchP99 {
+  back: number
+  requests: number
+  failed: number
+}
+
+export function lossOf(answers: Record<Role, Answered[]>, p99: SwitchP99, back: number): Loss {
+  const all = Object.values(answers).flat()
+  return { ...p99, back, requests: all.length, failed: failedOf(all) }
+}
+
+/** Of several losses. */
+export function numbersOf(losses: readonly Loss[]) {
+  const worst = (what: 'own' | 'other' | 'idle' | 'back') => Math.max(...losses.map((one) => one[what]))
+  const sum = (what: 'requests' | 'failed') => losses.reduce((total, one) => total + one[what], 0)
+  return {
+    rounds: losses.length,
+    requests: sum('requests'),
+    failed: sum('failed'),
+    otherP99Ms: worst('other'),
+    ownP99Ms: worst('own'),
+    idleP99Ms: worst('idle'),
+    backMs: worst('back'),
+  }
 }

@@ -4,7 +4,7 @@ import t from 'tap'
 import { startLoad, statuses } from '../load.ts'
 import { startPrivatePostgres } from '../services/index.ts'
 import { recordFigure, scaled, soaking } from '../soak.ts'
-import { inWords, type Outcome, onlyCached, underLoad } from './postgres-fault.ts'
+import { numbersOf, type Outcome, onlyCached, underLoad } from './postgres-fault.ts'
 import { answeredMs, busyness, recoveredMs } from './postgres-judge.ts'
 import { makeKeys, startWorld } from './postgres-world.ts'
 
@@ -20,8 +20,7 @@ t.test('Postgres killed under load: keys in use go on, all else is 503 until it 
     const fault = { away: () => server.kill(), back: () => server.restart(), forMs, fates }
     outcomes.push(await underLoad(t, world, fault))
   }
-  t.comment(inWords(outcomes))
-  recordFigure('postgres-killed', inWords(outcomes))
+  recordFigure(t, 'postgres-killed', numbersOf(outcomes))
 })
 
 t.test('Postgres frozen under load: nothing hangs, keys in use go on, all else is 503', async (t) => {
@@ -31,8 +30,7 @@ t.test('Postgres frozen under load: nothing hangs, keys in use go on, all else i
     const fault = { away: () => server.freeze(), back: () => server.thaw(), forMs, fates }
     outcomes.push(await underLoad(t, world, fault))
   }
-  t.comment(inWords(outcomes))
-  recordFigure('postgres-frozen', inWords(outcomes))
+  recordFigure(t, 'postgres-frozen', numbersOf(outcomes))
 })
 
 t.test('a key that was not in use just before is answered as soon, and is no less good', async (t) => {

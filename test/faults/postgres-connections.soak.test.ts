@@ -7,7 +7,7 @@ import { until } from '../process/until.ts'
 import { startPrivatePostgres } from '../services/index.ts'
 import { recordFigure, scaled } from '../soak.ts'
 import { smallDatabase, takeConnections } from './postgres-crowd.ts'
-import { everything, inWords, type Outcome, onlyCached, underLoad } from './postgres-fault.ts'
+import { everything, numbersOf, type Outcome, onlyCached, underLoad } from './postgres-fault.ts'
 import { connectTo, makeKeys, startWorld } from './postgres-world.ts'
 
 const server = await startPrivatePostgres(t)
@@ -50,8 +50,7 @@ t.test(
       fates: { ...everything, listing: 'falters', writing: 'falters', unknown: 'falters', fresh: 'falters' },
     })
     t.ok(ended > scaled(10, 500), `${ended} connections ended`)
-    t.comment(inWords([outcome]))
-    recordFigure('postgres-terminated', `${ended} connections ended; ${inWords([outcome])}`)
+    recordFigure(t, 'postgres-terminated', { ended, ...numbersOf([outcome]) })
   },
 )
 
@@ -73,8 +72,7 @@ t.test(
         }),
       )
     }
-    t.comment(inWords(outcomes))
-    recordFigure('postgres-full', inWords(outcomes))
+    recordFigure(t, 'postgres-full', numbersOf(outcomes))
   },
 )
 
@@ -134,6 +132,5 @@ t.test('all connections for management held up by a lock: authentication knows n
   const held = await holders!.stop()
   t.strictSame(Object.keys(statuses(held)), ['200', '503'], 'what is held up is 503, and done once it is not')
   t.equal((await instance.ask('GET', '/v1/verify', { token: locked!.token })).status, 401)
-  t.comment(inWords([outcome]))
-  recordFigure('postgres-pool', inWords([outcome]))
+  recordFigure(t, 'postgres-pool', numbersOf([outcome]))
 })

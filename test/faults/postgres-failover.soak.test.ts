@@ -1,13 +1,11 @@
 // Another Postgres takes over behind the same address: the service finds it by itself, also where its connections to the old
-// one stay open, and believes nothing that the old one still says.
+// one stay open. (That it trusts nothing the old one still says: postgres-behind.test.ts.)
 import t, { type Test } from 'tap'
-import { startInstance } from '../instance.ts'
-import { until } from '../process/until.ts'
 import { type PrivatePostgres, startPrivatePostgres, startTcpProxy } from '../services/index.ts'
 import { recordFigure, scaled } from '../soak.ts'
-import { everything, inWords, type Outcome, onlyCached, underLoad } from './postgres-fault.ts'
-import { findBaseBackup, startStandby } from './postgres-standby.ts'
-import { connectTo, makeKeys, startWorld } from './postgres-world.ts'
+import { everything, numbersOf, type Outcome, onlyCached, underLoad } from './postgres-fault.ts'
+import { findBaseBackup, makeReadOnly, startStandby } from './postgres-standby.ts'
+import { connectTo, startWorld } from './postgres-world.ts'
 
 const binaries = await findBaseBackup()
 if (!binaries) {
@@ -62,8 +60,7 @@ t.test('the primary killed, its standby promoted: nothing is lost, and the servi
     await noRefusalLost(t, outcome)
     outcomes.push(outcome)
   }
-  t.comment(inWords(outcomes))
-  recordFigure('postgres-failover', inWords(outcomes))
+  recordFigure(t, 'postgres-failover', numbersOf(outcomes))
 })
 
 t.test(
@@ -85,8 +82,7 @@ t.test(
       await noRefusalLost(t, outcome)
       outcomes.push(outcome)
     }
-    t.comment(inWords(outcomes))
-    recordFigure('postgres-standby', inWords(outcomes))
+    recordFigure(t, 'postgres-standby', numbersOf(outcomes))
     await standby.retire()
   },
 )
@@ -111,76 +107,6 @@ t.test(
       await noRefusalLost(t, outcome)
       outcomes.push(outcome)
     }
-    t.comment(inWords(outcomes))
-    recordFigure('postgres-read-only', inWords(outcomes))
+    recordFigure(t, 'postgres-read-only', numbersOf(outcomes))
   },
 )
-
-t.test('what was revoked at the new primary is refused, whatever the old one still says', async (t) => {
-  const { instance, services, userId } = world
-  const standby = await nextStandby()
-  const other = await startInstance(t, { ...services, databaseUrl: standby.url })
-  const [manager, ...keys] = await makeKeys(instance, userId, 6)
-  const verify = ({ token }: { token: string }) => instance.ask('GET', '/v1/verify', { token })
-  for (const key of keys) t.equal((await verify(key)).status, 200)
-  await makeReadOnly(t, primary.url)
-  await standby.promote()
-  address.retarget(standby.url)
-
-  const refused = keys.map(async (key) => {
-    const path = `/v1/keys/${key.id}`
-    await until(
-      'it is revoked',
-      async () => (await other.ask('DELETE', path, { token: manager!.token })).status === 200,
-    )
-    const statuses = new Set<number>()
-    await until('it is refused', async () => {
-      const { status } = await verify(key)
-      statuses.add(status)
-      return status === 401
-    })
-    return [...statuses].filter((status) => status !== 503)
-  })
-  t.strictSame(
-    await Promise.all(refused),
-    keys.map(() => [401]),
-    'after the answer nobody is let in by it',
-  )
-  await primary.stop()
-  primary = standby
-})
-
-t.test(
-  'what was made at the new primary is not taken for unknown because the old one lacks it',
-  async (t) => {
-    const { instance, services, userId } = world
-    const standby = await nextStandby()
-    const other = await startInstance(t, { ...services, databaseUrl: standby.url })
-    const [used] = await makeKeys(instance, userId, 1)
-    t.equal((await instance.ask('GET', '/v1/verify', { token: used!.token })).status, 200, 'it looks keys up')
-    await makeReadOnly(t, primary.url)
-    await standby.promote()
-    address.retarget(standby.url)
-    // By then refusals go to the new one; keys may still be looked up at the old one.
-    await until('refusals are recorded', async () => (await instance.ask('GET', '/v1/verify')).status === 401)
-    const [made] = await makeKeys(other, userId, 1)
-    const seen = new Set<number>()
-    await until('it is known', async () => {
-      const { status } = await instance.ask('GET', '/v1/verify', { token: made!.token })
-      seen.add(status)
-      return status === 200
-    })
-    t.notOk(seen.has(401), `answered ${[...seen]}`)
-  },
-)
-
-/** As an operator, or a provider whose disk is full, does it: whoever is connected stays so. */
-async function makeReadOnly(t: Test, url: string): Promise<void> {
-  const sql = connectTo(t, url)
-  await sql`alter system set default_transaction_read_only = on`
-  await sql`select pg_reload_conf()`
-  await until(
-    'it takes no writes',
-    async () => (await sql`show transaction_read_only`)[0]!.transaction_read_only === 'on',
-  )
-}

@@ -1,8 +1,10 @@
 // A table locked as a careless migration or a VACUUM FULL locks it: what needs that table is 503 in time, the rest goes on.
 import t from 'tap'
+import type { Row } from '../figures.ts'
+import { until } from '../process/until.ts'
 import { startPrivatePostgres } from '../services/index.ts'
 import { recordFigure, scaled } from '../soak.ts'
-import { everything, inWords, type Outcome, onlyCached, underLoad } from './postgres-fault.ts'
+import { everything, numbersOf, type Outcome, onlyCached, underLoad } from './postgres-fault.ts'
 import type { Fate } from './postgres-judge.ts'
 import { connectTo, type Kind, startWorld } from './postgres-world.ts'
 
@@ -21,15 +23,17 @@ async function lockTable(sql: ReturnType<typeof connectTo>, table: string): Prom
   })
 }
 
-const tables: Record<string, Record<Kind, Fate>> = {
-  api_keys: onlyCached,
-  // A list needs no user, but a connection, and those are held up by what does.
-  users: { ...onlyCached, listing: 'falters' },
-  // No refusal goes unrecorded. A change that changes nothing writes no entry, and may or may not have to look.
-  audit_log: { ...everything, unknown: 'stops', writing: 'falters' },
-}
+type LockedRow = Extract<Row, `postgres-locked-${string}`>
 
-for (const [table, fates] of Object.entries(tables)) {
+const tables: [LockedRow, string, Record<Kind, Fate>][] = [
+  ['postgres-locked-api_keys', 'api_keys', onlyCached],
+  // A list needs no user, but a connection, and those are held up by what does.
+  ['postgres-locked-users', 'users', { ...onlyCached, listing: 'falters' }],
+  // No refusal goes unrecorded. A change that changes nothing writes no entry, and may or may not have to look.
+  ['postgres-locked-audit_log', 'audit_log', { ...everything, unknown: 'stops', writing: 'falters' }],
+]
+
+for (const [row, table, fates] of tables) {
   t.test(`${table} locked under load: what needs it is 503 until it is free, the rest goes on`, async (t) => {
     const sql = connectTo(t, server.url)
     const outcomes: Outcome[] = []
@@ -41,12 +45,27 @@ for (const [table, fates] of Object.entries(tables)) {
             unlock = await lockTable(sql, table)
           },
           back: async () => unlock(),
-          forMs: scaled(2000, 2000 + round * 10_000),
+          // Longer than copies are believed, by more than a request has time.
+          forMs: scaled(2500, 2000 + round * 10_000),
+          attempts: scaled(4, 1),
           fates,
         }),
       )
     }
-    t.comment(inWords(outcomes))
-    recordFigure(`postgres-locked-${table}`, inWords(outcomes))
+    recordFigure(t, row, numbersOf(outcomes))
   })
 }
+
+t.test('refusals that wait for a locked audit log take no connection from looking keys up', async (t) => {
+  const sql = connectTo(t, server.url)
+  const unlock = await lockTable(connectTo(t, server.url), 'audit_log')
+  const refused = Array.from({ length: 10 }, () => world.instance.ask('GET', '/v1/verify'))
+  const waiting = await until('refusals wait', async () => {
+    const held = await sql`
+      select distinct application_name as name from pg_stat_activity where wait_event_type = 'Lock'`
+    return held.length > 0 && held.map(({ name }) => name)
+  })
+  t.strictSame(waiting, ['latchkey audit'])
+  unlock()
+  await Promise.all(refused)
+})

@@ -73,6 +73,17 @@ export async function startStandby(
   })
 }
 
+/** As an operator, or a provider whose disk is full, does it: whoever is connected stays so. */
+export async function makeReadOnly(t: Test, url: string): Promise<void> {
+  const sql = connectTo(t, url)
+  await sql`alter system set default_transaction_read_only = on`
+  await sql`select pg_reload_conf()`
+  await until(
+    'it takes no writes',
+    async () => (await sql`show transaction_read_only`)[0]!.transaction_read_only === 'on',
+  )
+}
+
 /** The primary's data as they are, with where to stream the rest from. */
 async function copy(binaries: Binaries, folder: string, port: number): Promise<void> {
   const dir = openDataDir(folder)

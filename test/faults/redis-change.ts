@@ -3,6 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { type Load, type Sample, startLoad } from '../load.ts'
 import { ask } from '../process/ask.ts'
+import { scaled } from '../soak.ts'
 import { answeredMs, faultsOf, stepsBack } from './redis-answers.ts'
 import type { Fleet } from './redis-fleet.ts'
 
@@ -37,7 +38,7 @@ export interface Prepared {
 export async function prepareChange(t: Test, fleet: Fleet, kind: Kind): Promise<Prepared> {
   const { urls, manager } = fleet
   const key = await fleet.makeKey(kind.limit)
-  const load: Load = startLoad(t, { urls, tokens: [key.token], perSecond: 30 })
+  const load: Load = startLoad(t, { urls, tokens: [key.token], perSecond: scaled(20, 30) })
   const faults: string[] = []
   let sentMs = 0
   let toldMs = 0

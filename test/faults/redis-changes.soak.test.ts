@@ -2,30 +2,36 @@
 // which may be late, and is true.
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { recordFigure, scaled } from '../soak.ts'
+import { recordFigure, scaled, soaking } from '../soak.ts'
 import { chanceOf } from './chance.ts'
 import { tally } from './redis-answers.ts'
 import { type Change, kinds, prepareChange } from './redis-change.ts'
 import { blackHoled, type Fault, frozen, killed, outOfMemory, restarted } from './redis-faults.ts'
 import { startFleet, untilDegraded } from './redis-fleet.ts'
 
-const faults: [string, Fault][] = [
+/** In CI the one that loses all, and the one where the other instance goes on trusting a Redis that was told nothing. */
+const briefly: [string, Fault][] = [
   ['Redis killed', killed],
+  ['the instance that makes the change cut off', blackHoled(0)],
+]
+const fully: [string, Fault][] = [
+  ...briefly,
   ['Redis restarted at once', restarted],
   ['Redis frozen', frozen],
   ['Redis out of memory', outOfMemory],
-  ['the instance that makes the change cut off', blackHoled(0)],
   ['the other instance cut off', blackHoled(1)],
   ['both cut off', blackHoled(0, 1)],
 ]
+const faults = soaking ? fully : briefly
+const rounds = scaled(2, 20)
 const cacheS = scaled(1, 5)
-/** Beyond the wait of an answer that Redis does not confirm: statements in Postgres, and a busy machine. */
+/** What a change takes beyond KEY_CACHE_SECONDS at most: the margin of 0.25 s, its statements in Postgres, a busy machine. */
 const slackMs = 2000
 /** Changes begin from this long before the fault. */
 const leadMs = 60
 
 const chance = chanceOf(t)
-const fleet = await startFleet(t, { networks: 2, env: { KEY_CACHE_SECONDS: String(cacheS) } })
+const fleet = await startFleet(t, { networks: scaled(1, 2), env: { KEY_CACHE_SECONDS: String(cacheS) } })
 const changes: Change[] = []
 
 async function round(t: Test, fault: Fault) {
@@ -49,7 +55,7 @@ async function round(t: Test, fault: Fault) {
 if (fleet !== null) {
   for (const [name, fault] of faults) {
     t.test(`${name}: a change holds on both instances from its answer on`, async (t) => {
-      for (let n = 1; n <= scaled(1, 20); n++) {
+      for (let n = 1; n <= rounds; n++) {
         const made = await round(t, fault)
         changes.push(...made)
         t.strictSame(
@@ -62,7 +68,9 @@ if (fleet !== null) {
           'every instance was asked after each answer',
         )
         const slowestMs = Math.round(Math.max(...made.map(({ tookMs }) => tookMs)))
-        t.ok(slowestMs <= cacheS * 1000 + slackMs, `the slowest answer came after ${slowestMs} ms`)
+        // Only at full length: in CI the machine does more than this.
+        if (soaking)
+          t.ok(slowestMs <= cacheS * 1000 + slackMs, `the slowest answer came after ${slowestMs} ms`)
       }
     })
   }
@@ -71,11 +79,7 @@ if (fleet !== null) {
     const asked = changes.flatMap(({ after }) => after).reduce((sum, requests) => sum + requests, 0)
     const wrong = changes.flatMap(({ faults }) => faults).length
     const slowestS = Math.max(...changes.map(({ tookMs }) => tookMs)) / 1000
-    const figures =
-      `${changes.length} changes, ${asked} requests after their answers: ${wrong} decided by the old state; ` +
-      `the slowest answer after ${slowestS.toFixed(1)} s`
-    t.comment(figures)
-    recordFigure('redis-changes', figures)
     t.ok(changes.length > 0)
+    recordFigure(t, 'redis-changes', { changes: changes.length, requests: asked, wrong, slowestS })
   })
 }

@@ -1,6 +1,7 @@
 /** A fault again and again on the same instances: what each round must keep, and the figures of all. */
 import type { Test } from 'tap'
-import { quantile } from '../load.ts'
+import type { Row } from '../figures.ts'
+import { failedOf, quantile } from '../load.ts'
 import { recordFigure, scaled, soaking } from '../soak.ts'
 import type { Chance } from './chance.ts'
 import { tally } from './redis-answers.ts'
@@ -8,11 +9,12 @@ import type { Fault } from './redis-faults.ts'
 import { type Fleet, toldOfRedis } from './redis-fleet.ts'
 import { type Round, runRound } from './redis-round.ts'
 
+type RedisRow = Exclude<Extract<Row, `redis-${string}`>, 'redis-changes'>
+
 const switchP99MsMax = 250
 const backMsMax = 2000
 
-/** `row`: of the table in docs/reliability.md. */
-export async function repeatedly(t: Test, fleet: Fleet, fault: Fault, chance: Chance, row: string) {
+export async function repeatedly(t: Test, fleet: Fleet, fault: Fault, chance: Chance, row: RedisRow) {
   const { instances, networks } = fleet
   const before = instances.map((instance) => toldOfRedis(instance).length)
   const rounds: Round[] = []
@@ -59,13 +61,13 @@ export async function repeatedly(t: Test, fleet: Fleet, fault: Fault, chance: Ch
     t.equal(lines.length, rounds.length * expected.length, `instance ${i} said nothing more`)
   })
 
-  const worst = Math.max(...took.map((ms) => quantile(ms, 0.99)))
-  const backMs = Math.round(Math.max(...rounds.map((round) => round.backMs)))
   const answers = rounds.flatMap(({ samples }) => samples)
-  const failed = answers.filter(({ status }) => status !== 200 && status !== 429).length
-  const figures =
-    `${rounds.length} rounds, ${answers.length} requests: ${failed} × 5xx, 401 or no answer; p99 during the switch ` +
-    `${Math.round(p99)} ms (worst round ${Math.round(worst)} ms); shared again after at most ${backMs} ms`
-  t.comment(`${row}: ${figures}`)
-  recordFigure(row, figures)
+  recordFigure(t, row, {
+    rounds: rounds.length,
+    requests: answers.length,
+    failed: failedOf(answers),
+    p99Ms: p99,
+    worstMs: Math.max(...took.map((ms) => quantile(ms, 0.99))),
+    backMs: Math.max(...rounds.map((round) => round.backMs)),
+  })
 }

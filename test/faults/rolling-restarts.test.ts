@@ -10,7 +10,10 @@ import { recordFigure, scaled, soaking } from '../soak.ts'
 
 const instances = 3
 /** The second asks nobody whether he is ready, and goes on until a connection is refused. */
-const balancers = ['haproxy', 'nginx'] as const
+const balancers = [
+  ['rolling-haproxy', 'haproxy'],
+  ['rolling-nginx', 'nginx'],
+] as const
 const restarts = scaled(2, 20)
 /** The default, for haproxy, which asks five times a second; on a busy machine it may need longer. nginx never asks. */
 const drainSeconds = soaking ? '3' : '8'
@@ -32,7 +35,7 @@ t.test('instances restarted in turn behind a load balancer: not one request fail
   const serving = await Promise.all(ports.map(start))
   const backends = ports.map(({ port, opsPort }) => ({ host: `127.0.0.1:${port}`, readyPort: opsPort }))
   const loads = []
-  for (const balancer of balancers) {
+  for (const [row, balancer] of balancers) {
     const front = await startLoadBalancer(t, balancer, backends)
     if (front === null) continue
     const load = (method: string, path: string, perSecond: number, json?: unknown) =>
@@ -43,7 +46,7 @@ t.test('instances restarted in turn behind a load balancer: not one request fail
       // A load balancer may send these only once: what a stop would lose is seen here.
       load('PATCH', `/v1/keys/${caller.id}`, 20, { name: 'changed' }),
     ]
-    loads.push({ balancer, together })
+    loads.push({ row, balancer, together })
   }
   if (loads.length === 0) return
   const stopsMs: number[] = []
@@ -61,7 +64,7 @@ t.test('instances restarted in turn behind a load balancer: not one request fail
   }
   if (soaking)
     t.ok(Math.max(...stopsMs) < stopMaxMs, `a stop takes ${Math.round(Math.max(...stopsMs))} ms at most`)
-  for (const { balancer, together } of loads) {
+  for (const { row, balancer, together } of loads) {
     const samples = (await Promise.all(together.map((one) => one.stop()))).flat()
     const failed = samples.filter(({ status }) => status !== 200)
     t.same(
@@ -69,14 +72,17 @@ t.test('instances restarted in turn behind a load balancer: not one request fail
       [],
       `of ${samples.length} requests through ${balancer}`,
     )
-    const p99 = quantile(
+    const p99Ms = quantile(
       samples.map(({ tookMs }) => tookMs),
       0.99,
     )
-    recordFigure(
-      `rolling-${balancer}`,
-      `${restarts} restarts, ${failed.length} of ${samples.length} requests failed, p99 ${p99.toFixed(0)} ms, a stop ${(Math.max(...stopsMs) / 1000).toFixed(1)} s at most`,
-    )
+    recordFigure(t, row, {
+      restarts: stopsMs.length,
+      failed: failed.length,
+      requests: samples.length,
+      p99Ms,
+      longestStopS: Math.max(...stopsMs) / 1000,
+    })
   }
 })
 

@@ -9,7 +9,7 @@ import { counters, migration, type SlotMigration, versions } from './slot-migrat
 
 const changeRounds = scaled(1, 40)
 
-export function slotChangeSuite(t: Test, fleet: Fleet): void {
+export function slotChangeSuite(t: Test, fleet: Fleet, row: 'cluster-slot-changes'): void {
   const { cluster, urls, office } = fleet
 
   /** How far the slot's way is when something is changed. */
@@ -97,9 +97,6 @@ export function slotChangeSuite(t: Test, fleet: Fleet): void {
     }
     t.same(faults, [])
     t.ok(slowestMs < 3000, `no change had to wait until copies grow too old: ${Math.round(slowestMs)} ms`)
-    recordFigure(
-      'cluster-slot-changes',
-      `${made} changes, none late; slowest answer ${Math.round(slowestMs)} ms`,
-    )
+    recordFigure(t, row, { changes: made, wrong: faults.length, slowestMs })
   })
 }

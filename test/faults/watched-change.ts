@@ -22,9 +22,11 @@ export interface Watched {
   tookMs: number
   /** How long after that answer the last request was sent that was decided by the old state; null: none was. */
   lateMs: number | null
-  /** Requests sent after it. */
+  /** Requests sent after it, */
   asked: number
-  /** Those of them that were answered 503, and sent again: decided by no state at all. */
+  /** those of them that the old state decided, */
+  old: number
+  /** and those that were answered 503, and sent again: decided by no state at all. */
   undecided: number
 }
 
@@ -39,6 +41,7 @@ export async function watchChange(
   let answeredMs = Number.POSITIVE_INFINITY
   let lateMs: number | null = null
   let asked = 0
+  let old = 0
   let undecided = 0
 
   async function once(url: string): Promise<void> {
@@ -50,7 +53,9 @@ export async function watchChange(
       undecided++
       return once(url)
     }
-    if (isOld(answer)) lateMs = Math.max(lateMs ?? 0, sentMs - answeredMs)
+    if (!isOld(answer)) return
+    old++
+    lateMs = Math.max(lateMs ?? 0, sentMs - answeredMs)
   }
   async function before(url: string) {
     while (busy && answeredMs === Number.POSITIVE_INFINITY) {
@@ -72,7 +77,7 @@ export async function watchChange(
   answeredMs = performance.now()
   await Promise.all(urls.map(after))
   await askedBefore
-  return { name, status, tookMs: answeredMs - startMs, lateMs, asked, undecided }
+  return { name, status, tookMs: answeredMs - startMs, lateMs, asked, old, undecided }
 }
 
 /** Looks for a change that was made before. */
@@ -97,13 +102,17 @@ export function faultsOf(watched: readonly Watched[], allowedMs = -1): [string, 
 
 export function askedInAll(watched: readonly Watched[]) {
   const sum = (of: (one: Watched) => number) => watched.reduce((total, one) => total + of(one), 0)
-  return { asked: sum(({ asked }) => asked), undecided: sum(({ undecided }) => undecided) }
+  return {
+    asked: sum(({ asked }) => asked),
+    old: sum(({ old }) => old),
+    undecided: sum(({ undecided }) => undecided),
+  }
 }
 
 /** For a figure. */
-export function requestsAfter(watched: readonly Watched[]): string {
-  const { asked, undecided } = askedInAll(watched)
-  return `${asked} requests after them${undecided > 0 ? ` (${undecided} × 503)` : ''}, 0 on the old state`
+export function numbersOf(watched: readonly Watched[]) {
+  const { asked, old, undecided } = askedInAll(watched)
+  return { changes: watched.length, requests: asked, old, undecided, slowestS: slowestMs(watched) / 1000 }
 }
 
 export const slowestMs = (watched: readonly Watched[]) => Math.max(...watched.map(({ tookMs }) => tookMs))

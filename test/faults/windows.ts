@@ -83,18 +83,19 @@ export function countFault(
   return null
 }
 
-/** Asserts that every answer was counted exactly: once, in one common count of its minute. */
+/** Asserts that every answer was counted exactly: once, in one common count of its minute. Returns how many minutes were not. */
 export async function expectExact(
   t: Test,
   { id, rate_limit_rpm: limit }: { id: string; rate_limit_rpm: number },
   answers: readonly Counted[],
   countIn: (keyId: string, resetS: number) => Promise<number | null>,
   what = `${answers.length} requests at a limit of ${limit} are counted exactly`,
-): Promise<void> {
+): Promise<number> {
   const faults: string[] = []
   for (const [resetS, window] of byWindow(answers)) {
     const fault = countFault(window, limit, await countIn(id, resetS))
     if (fault !== null) faults.push(fault)
   }
   t.strictSame(faults, [], what)
+  return faults.length
 }

@@ -7,7 +7,7 @@ import { mintToken } from '../../src/rules/token.ts'
 import { externalEnv, runLatchkey } from '../process/latchkey.ts'
 import { until } from '../process/until.ts'
 import { startPrivatePostgres, startPrivateRedis, useServices } from '../services/index.ts'
-import { recordFigure, scaled } from '../soak.ts'
+import { recordFigure, scaled, soaking } from '../soak.ts'
 import { mintByCommand, misusesByCommand } from './canary-commands.ts'
 import { type Forms, formsOf, formsOfKey, found, layersOf } from './canary-forms.ts'
 import { live, type Sent } from './canary-life.ts'
@@ -65,12 +65,14 @@ t.test('a key is left nowhere but in the answer to its creation', async (t) => {
   const posted = await first.mint(admin.token, 1_000_000)
   const limited = await first.mint(admin.token, 1)
   const stray = mintToken('lk')
-  for (const token of [admin.token, posted.token, stray]) {
+  await first.misuse(posted.token, admin.token)
+  await first.misuse(posted.token, null)
+  await first.misuse(posted.token, limited.token)
+  await first.misuse(posted.token, null, first.opsPort)
+  for (const token of soaking ? [admin.token, stray] : []) {
     await first.misuse(token, null)
     await first.misuse(token, admin.token)
   }
-  await first.misuse(posted.token, limited.token)
-  await first.misuse(posted.token, null, first.opsPort)
   const early = await ear.remains()
 
   // The service is refused by its own Redis, and logs why.
@@ -81,7 +83,7 @@ t.test('a key is left nowhere but in the answer to its creation', async (t) => {
 
   await Promise.all([redis.kill(), pg.kill()])
   await first.misuse(posted.token, null)
-  await first.misuse(admin.token, posted.token)
+  if (soaking) await first.misuse(admin.token, posted.token)
   await Promise.all([redis.restart(), pg.restart()])
   const isBack = async () =>
     (await send(first.service.port, { headers: [`Authorization: Bearer ${admin.token}`] })).status === 200
@@ -117,18 +119,22 @@ t.test('a key is left nowhere but in the answer to its creation', async (t) => {
     "the database's password": formsOf(databasePassword),
     "Redis's password": formsOf(redisPassword),
   }
+  let hits = 0
   for (const [place, bytes] of Object.entries(remains)) {
     const layers = layersOf(bytes)
     for (const [secret, forms] of Object.entries(secrets)) {
-      t.strictSame(found(layers, forms), [], `${secret} is not in ${place}`)
+      const there = found(layers, forms)
+      t.strictSame(there, [], `${secret} is not in ${place}`)
+      hits += there.length
     }
   }
   for (const [secret, forms] of Object.entries(secrets)) {
     const telling = sent.filter(({ answer }) => found(layersOf(answer.raw), forms).length > 0)
     t.strictSame(telling.map(told), [], `${secret} is in no answer`)
+    hits += telling.length
   }
   expectNoInnards(t, sent)
-  recordFigure('canary', `${sent.length} requests, ${Object.keys(remains).length} places searched, 0 hits`)
+  recordFigure(t, 'canary', { requests: sent.length, places: Object.keys(remains).length, hits })
 })
 
 const told = ({ what, answer }: Sent) => `${what}: ${answer.raw}`
@@ -180,7 +186,7 @@ function expectNoInnards(t: Test, sent: Sent[]) {
 t.test('the command line does not repeat a key that was given it in the wrong place', async (t) => {
   const env = externalEnv(await useServices(t))
   const key = mintToken('lk')
-  const left = misusesByCommand(key).slice(0, scaled(6, Number.POSITIVE_INFINITY))
+  const left = misusesByCommand(key).slice(0, scaled(3, Number.POSITIVE_INFINITY))
   const work = async () => {
     for (let words = left.shift(); words; words = left.shift()) {
       const { stdout, stderr } = await runLatchkey(t, env, ...words)

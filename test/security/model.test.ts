@@ -80,5 +80,5 @@ t.test(property, async (t) => {
   if (soaking)
     t.ok(brokenOff <= sequences / 50, `${brokenOff} sequences were broken off: a server was too slow`)
   t.same(missing(), [], 'every outcome was among them')
-  recordFigure('model', `${answered} requests in ${sequences} sequences, each answered as the model says`)
+  recordFigure(t, 'model', { requests: answered, sequences })
 })

@@ -96,6 +96,6 @@ t.test(
     if (soaking)
       t.ok(undecided <= sent / 1000, `${undecided} requests were not decided: a server was too slow`)
     t.same(missing(), [], 'every kind of answer was among them')
-    recordFigure('request-fuzz', `${sent} requests, 0 × 500, longest ${Math.round(longestMs)} ms`)
+    recordFigure(t, 'request-fuzz', { requests: sent, unavailable: undecided, longestMs })
   },
 )

@@ -61,7 +61,12 @@ if (soaking) {
   )
 }
 
-async function besiege(t: Test, row: string, boundMs: number, slow: (token: string) => Expected[]) {
+async function besiege(
+  t: Test,
+  row: 'slow-headers' | 'slow-bodies',
+  boundMs: number,
+  slow: (token: string) => Expected[],
+) {
   const services = await useServices(t)
   const seeding = await startInstance(t, services)
   const [good, bad] = [await makeCaller(seeding), await makeCaller(seeding)]
@@ -104,12 +109,18 @@ async function besiege(t: Test, row: string, boundMs: number, slow: (token: stri
     return now.sockets <= before.sockets + ownSocketsMax && now
   })
   const longestMs = Math.max(...slowly.map(({ livedMs }) => livedMs!))
-  const memory = [before, during, after].map(({ rss }) => Math.round(rss / 1e6)).join(' → ')
-  recordFigure(
-    row,
-    `${sockets} connections, the last ended after ${(longestMs / 1000).toFixed(1)} s; ${samples.length} good requests, all 200, p99 ${p99.toFixed(1)} ms (calm ${calmP99.toFixed(1)} ms); ${memory} MB`,
-  )
-  t.comment(row, { calmP99, p99, longestMs, memory, before, during, after })
+  const [beforeMb, duringMb, afterMb] = [before, during, after].map(({ rss }) => rss / 1e6)
+  recordFigure(t, row, {
+    connections: slowly.length,
+    longestS: longestMs / 1000,
+    served: samples.filter(({ status }) => status === 200).length,
+    requests: samples.length,
+    p99Ms: p99,
+    calmP99Ms: calmP99,
+    beforeMb: beforeMb!,
+    duringMb: duringMb!,
+    afterMb: afterMb!,
+  })
 }
 
 const p99Of = (samples: readonly Sample[]) =>
