@@ -29,7 +29,7 @@ export async function seedKeys(databaseUrl: string, folder: string, count: numbe
     await sql`insert into users ${sql(users.map((id) => ({ id, name: 'somebody of a benchmark' })))}`
     const tokensFile = join(folder, `tokens-${new URL(databaseUrl).pathname.slice(1)}`)
     const tokens = createWriteStream(tokensFile)
-    const columns = ['id', 'user_id', 'name', 'key_hash', 'key_prefix', 'rate_limit_rpm']
+    const columns = ['id', 'user_id', 'name', 'key_hash', 'hash_secret_id', 'key_prefix', 'rate_limit_rpm']
     const copy = await sql`copy api_keys (${sql(columns)}) from stdin`.writable()
     await pipeline(Readable.from(rows(users, count, (token) => tokens.write(`${token}\n`))), copy)
     tokens.end()
@@ -50,7 +50,8 @@ function* rows(users: string[], count: number, keep: (token: string) => void) {
       const wanted = { userId, name: `key ${n}`, rateLimitRpm: limit, expiresAt: null }
       const { token, key } = newKey(wanted, { tokenPrefix: 'lk', hashSecret })
       keep(token)
-      lines += `${key.id}\t${userId}\t${key.name}\t\\\\x${key.hash.toString('hex')}\t${key.displayPrefix}\t${limit}\n`
+      const hash = `\\\\x${key.hash.toString('hex')}`
+      lines += `${[key.id, userId, key.name, hash, key.hashSecretId, key.displayPrefix, limit].join('\t')}\n`
     }
     yield lines
   }
