@@ -1,4 +1,5 @@
-/** On what the figures were taken: they say nothing without it. */
+/** What the figures were taken on. Without it they mean nothing. */
+import { readFileSync } from 'node:fs'
 import { availableParallelism, cpus, release, totalmem } from 'node:os'
 import type { Rig } from './rig.ts'
 
@@ -16,7 +17,7 @@ export interface Facts {
 
 export const readFacts = ({ redis, postgres, load, rounds, seconds }: Rig): Facts => ({
   date: new Date().toISOString().slice(0, 16).replace('T', ' '),
-  machine: `${availableParallelism()} cores, ${cpus()[0]?.model ?? 'unknown processor'}, ${Math.round(totalmem() / 1024 ** 3)} GB`,
+  machine: `${availableParallelism()} cores of ${processor()}, ${Math.round(totalmem() / 1024 ** 3)} GB`,
   system: `${process.platform} ${release()} ${process.arch}`,
   node: process.version,
   redis: redis.version,
@@ -25,3 +26,15 @@ export const readFacts = ({ redis, postgres, load, rounds, seconds }: Rig): Fact
   rounds,
   seconds,
 })
+
+/** A virtual machine often names only the make, "AMD EPYC": family and model tell the generations apart. */
+function processor(): string {
+  const { model = 'an unknown processor' } = cpus()[0] ?? {}
+  if (process.platform !== 'linux') return model
+  const text = readFileSync('/proc/cpuinfo', 'utf8')
+  const details = ['cpu family', 'model', 'cpu MHz'].flatMap((field) => {
+    const value = new RegExp(`^${field}\\s*: (\\S+)`, 'm').exec(text)?.[1]
+    return value === undefined ? [] : [`${field} ${value}`]
+  })
+  return details.length === 0 ? model : `${model} (${details.join(', ')})`
+}

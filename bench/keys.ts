@@ -1,4 +1,4 @@
-/** Keys to send: minted and stored as the service does it, but by COPY, since a million take a minute otherwise. */
+/** Keys to send, minted by the code of the service and stored by COPY, because there may be a million. */
 import { once } from 'node:events'
 import { createWriteStream } from 'node:fs'
 import { join } from 'node:path'
@@ -11,7 +11,7 @@ import { newKey } from '../src/rules/new-key.ts'
 import { limit } from './candidates/answer.ts'
 
 export interface Keys {
-  /** One token a line. */
+  /** One token per line. */
   tokensFile: string
   count: number
 }
@@ -20,13 +20,13 @@ export const hashSecret = 'the secret of a benchmark, thirty-two characters at l
 
 const keysPerUser = 1000
 
-/** Brings an empty database to the present schema and fills it. */
+/** Migrates an empty database and fills it. */
 export async function seedKeys(databaseUrl: string, folder: string, count: number): Promise<Keys> {
   await migrate(databaseUrl)
   const sql = postgres(databaseUrl, { max: 1, onnotice: () => {} })
   try {
     const users = Array.from({ length: Math.ceil(count / keysPerUser) }, () => newId('usr_'))
-    await sql`insert into users ${sql(users.map((id) => ({ id, name: 'somebody of a benchmark' })))}`
+    await sql`insert into users ${sql(users.map((id) => ({ id, name: 'a user of a benchmark' })))}`
     const tokensFile = join(folder, `tokens-${new URL(databaseUrl).pathname.slice(1)}`)
     const tokens = createWriteStream(tokensFile)
     const columns = ['id', 'user_id', 'name', 'key_hash', 'hash_secret_id', 'key_prefix', 'rate_limit_rpm']
@@ -41,7 +41,7 @@ export async function seedKeys(databaseUrl: string, folder: string, count: numbe
   }
 }
 
-/** Lines of COPY's text format, many in one piece. */
+/** Lines in COPY's text format, many at a time. */
 function* rows(users: string[], count: number, keep: (token: string) => void) {
   for (let first = 0; first < count; first += keysPerUser) {
     let lines = ''

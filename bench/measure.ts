@@ -1,24 +1,25 @@
-/** One measurement: load for some seconds, and what it cost all who took part. */
+/** One window: load for some seconds, and what it cost everyone involved. */
+import { setTimeout as pause } from 'node:timers/promises'
 import type { Shot } from './load/load.ts'
 import type { Rig } from './rig.ts'
 import type { Candidate } from './servers/candidate.ts'
 
-/** Who is measured, and how it is asked. */
+/** Who is measured, and which tokens it is sent. */
 export interface Subject {
   name: string
   url: string
   /** The processes whose CPU time counts. */
   processes: Candidate[]
   tokensFile: string
-  /** Which tokens in which round; the warm-up is round 0. */
+  /** The tokens of a round; round 0 is the warm-up. */
   tokens(round: number): { first: number; count: number }
-  /** Each token is to be used for the first time. */
+  /** No token may be used twice. */
   onlyOnce?: boolean
 }
 
 export interface Sample {
   requestsPerS: number
-  /** CPU time of the server process (or processes) for each request, microseconds. */
+  /** CPU time of the server process (or processes) per request, microseconds. */
   cpuUs: number
   p50Ms: number
   p99Ms: number
@@ -29,21 +30,25 @@ export interface Sample {
 
 export const connections = 64
 const path = '/v1/verify'
+/** While others were measured, cached keys expired. Reading them all again would weigh too much in a short window. */
+const leadInS = 1
+/** Latchkey writes last_used_at up to a second after the request, and that write belongs to the window that caused it. */
+const writesLaterMs = 1100
 
 export async function measure(rig: Rig, subject: Subject, round: number, seconds: number): Promise<Sample> {
-  const { tokensFile, onlyOnce, name } = subject
+  const { tokensFile, onlyOnce, name, processes } = subject
   const { first, count } = subject.tokens(round)
   const shot: Shot = { url: subject.url + path, tokensFile, first, count, connections, seconds }
 
+  if (count > 1 && !onlyOnce) await rig.load.shoot({ ...shot, seconds: leadInS })
   const before = await used(rig, subject)
   const hit = await rig.load.shoot(shot)
+  if (processes.some(({ writesLater }) => writesLater)) await pause(writesLaterMs)
   const after = await used(rig, subject)
 
   const { requests, failed, notOk } = hit
   if (requests === 0 || failed > 0 || notOk > 0)
-    throw new Error(
-      `${name}: of ${requests} requests ${notOk} were answered with an error and ${failed} not at all`,
-    )
+    throw new Error(`${name}: of ${requests} requests, ${notOk} got an error and ${failed} no answer at all`)
   if (onlyOnce && requests + connections > count) throw new Error(`${name}: ${count} tokens were too few`)
   const perRequest = (of: (use: Used) => number) => (of(after) - of(before)) / requests
   return {

@@ -4,33 +4,50 @@ import { results } from './paths.ts'
 
 export interface Options {
   names: string[]
-  /** Of each measurement. */
+  /** Length of a window. */
   seconds: number
-  /** Measurements of each candidate. */
+  /** Windows of each candidate. */
   rounds: number
-  /** Where the results go: trial runs must not overwrite the figures that are kept. */
+  /** Where the results go: a trial run must not overwrite the published figures. */
   out: string
+  /** The folder of another checkout of Latchkey to measure beside this one. */
+  before: string | null
 }
 
-export function readOptions(args: string[], known: { benchmarks: string[]; tools: string[] }): Options {
+interface Known {
+  benchmarks: string[]
+  tools: string[]
+  /** The benchmarks that --before takes part in. */
+  comparisons: string[]
+}
+
+export function readOptions(args: string[], { benchmarks, tools, comparisons }: Known): Options {
   const { values, positionals } = parseArgs({
     args,
     allowPositionals: true,
     options: {
-      seconds: { type: 'string', default: '8' },
-      rounds: { type: 'string', default: '5' },
-      out: { type: 'string', default: results },
+      seconds: { type: 'string', default: '2' },
+      rounds: { type: 'string', default: '15' },
+      out: { type: 'string' },
+      before: { type: 'string' },
     },
   })
-  const all = [...known.benchmarks, ...known.tools]
+  const all = [...benchmarks, ...tools]
   const unknown = positionals.find((name) => !all.includes(name))
-  if (unknown !== undefined)
-    throw new Error(`there is no benchmark "${unknown}"; there are ${all.join(', ')}`)
+  if (unknown !== undefined) throw new Error(`no benchmark "${unknown}"; there are ${all.join(', ')}`)
+  if (values.before !== undefined) {
+    if (positionals.some((name) => !comparisons.includes(name)))
+      throw new Error(`--before is for ${comparisons.join(' and ')} only`)
+    if (values.out === undefined)
+      throw new Error('--before needs --out: a comparison of two checkouts must not overwrite bench/results')
+  }
+  const fallback = values.before === undefined ? benchmarks : comparisons
   return {
-    names: positionals.length > 0 ? positionals : known.benchmarks,
+    names: positionals.length > 0 ? positionals : fallback,
     seconds: wholeNumber('seconds', values.seconds),
     rounds: wholeNumber('rounds', values.rounds),
-    out: values.out,
+    out: values.out ?? results,
+    before: values.before ?? null,
   }
 }
 

@@ -1,14 +1,18 @@
-/** What a benchmark has found. */
+/** What a benchmark found. */
+import type { Ratio } from './ratios.ts'
 import type { Result } from './rounds.ts'
+import type { Estimate } from './statistics.ts'
 
 export interface Table {
   title: string
   /** What was done, in a sentence or two. */
   about: string
   results: Result[]
+  /** Of CPU per request. */
+  ratios: Ratio[]
 }
 
-/** A promise in figures. One that is not kept is printed as such, and never left out. */
+/** A promise in figures. A missed one is reported like the others. */
 export interface Target {
   what: string
   want: string
@@ -26,23 +30,27 @@ export interface Outcome {
 
 const shown = (value: number) => (Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3))
 
-export const atMost = (what: string, got: number, limit: number, unit: string): Target => ({
-  what,
-  want: `≤ ${shown(limit)} ${unit}`.trim(),
-  got: `${shown(got)} ${unit}`.trim(),
-  met: got <= limit,
-})
+export const interval = ({ low, high }: Estimate) => `${low.toFixed(2)}–${high.toFixed(2)}`
 
-export const atLeast = (what: string, got: number, limit: number, unit: string): Target => ({
-  what,
-  want: `≥ ${shown(limit)} ${unit}`.trim(),
-  got: `${shown(got)} ${unit}`.trim(),
-  met: got >= limit,
-})
-
-/** The result of this name; a benchmark without it is a mistake of ours. */
-export function resultOf(results: Result[], name: string): Result {
-  const found = results.find((result) => result.name === name)
-  if (found === undefined) throw new Error(`no result of ${name}`)
-  return found
+/** The median decides; the interval says how sure that is. */
+const target = (
+  what: string,
+  got: Estimate | number,
+  sign: '≤' | '≥',
+  limit: number,
+  unit: string,
+): Target => {
+  const value = typeof got === 'number' ? got : got.median
+  return {
+    what,
+    want: `${sign} ${shown(limit)} ${unit}`.trim(),
+    got: `${shown(value)} ${unit}`.trim() + (typeof got === 'number' ? '' : ` (${interval(got)})`),
+    met: sign === '≤' ? value <= limit : value >= limit,
+  }
 }
+
+export const atMost = (what: string, got: Estimate | number, limit: number, unit: string) =>
+  target(what, got, '≤', limit, unit)
+
+export const atLeast = (what: string, got: Estimate | number, limit: number, unit: string) =>
+  target(what, got, '≥', limit, unit)

@@ -1,4 +1,4 @@
-/** Where things lie, seen from the sources and from the compiled files in dist/bench alike. */
+/** Where things are, from the sources and from the compiled files in dist/bench alike. */
 import { fileURLToPath } from 'node:url'
 
 const root = new URL('../..', import.meta.resolve('#sql/redis/hit.lua'))

@@ -1,9 +1,9 @@
 /**
- * Loaded into each measured process before its own code (`--import`): tells what it has used when the driver asks. It does
- * nothing between two questions, so it costs the candidates nothing, and all of them the same.
+ * Loaded into each measured process before its own code (`--import`): reports what the process has used when the driver asks, and
+ * does nothing in between.
  */
 export interface Usage {
-  /** User and system time of all threads since the start, microseconds. */
+  /** User and system time of all threads since the start, in microseconds. */
   cpuUs: number
   rssBytes: number
   /** The highest RSS since the start. */
@@ -25,7 +25,7 @@ if (process.send !== undefined) {
   process.on('message', (message) => {
     if (message === question) process.send!(usage())
   })
-  // The driver is gone: nobody else would end this process.
+  // The driver has ended, and nothing else would end this process.
   process.on('disconnect', () => process.kill(process.pid, 'SIGTERM'))
   process.channel?.unref()
 }

@@ -1,4 +1,4 @@
-/** Where the time goes: Latchkey under V8's sampling profiler, by one key and 64 connections. */
+/** Where the time goes: Latchkey under V8's sampling profiler, with one key and 64 connections. */
 import { mkdtemp, readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { connections } from './measure.ts'
@@ -6,13 +6,16 @@ import { type CpuProfile, selfTimes } from './report/self-times.ts'
 import type { Rig } from './rig.ts'
 
 const warmUpS = 3
+const profiledS = 8
 const rowsMax = 25
 
 export async function profile(rig: Rig): Promise<void> {
   const folder = await mkdtemp(join(rig.folder, 'profile-'))
   const database = await rig.database('profile', 1)
   const startedMs = performance.now()
-  const one = await rig.start('latchkey', database, ['--cpu-prof', `--cpu-prof-dir=${folder}`])
+  const one = await rig.start('latchkey', database, {
+    nodeArgs: ['--cpu-prof', `--cpu-prof-dir=${folder}`],
+  })
   const shoot = (seconds: number) =>
     rig.load.shoot({
       url: `${one.url}/v1/verify`,
@@ -25,16 +28,16 @@ export async function profile(rig: Rig): Promise<void> {
   await shoot(warmUpS)
   const skipUs = (performance.now() - startedMs) * 1000
   const before = await one.usage()
-  const { requests } = await shoot(rig.seconds)
+  const { requests } = await shoot(profiledS)
   const cpuUs = ((await one.usage()).cpuUs - before.cpuUs) / requests
-  // The profile is written at the exit.
+  // Node writes the profile when it exits.
   await rig.stopCandidates()
   const [file] = await readdir(folder)
-  if (file === undefined) throw new Error('node has written no profile')
+  if (file === undefined) throw new Error('node wrote no profile')
   const written = JSON.parse(await readFile(join(folder, file), 'utf8')) as CpuProfile
   const { modules, functions } = selfTimes(written, skipUs)
   print(
-    `${cpuUs.toFixed(1)} µs CPU per request, with the profiler running. Shares are of the time in which the main thread was not idle.`,
+    `${cpuUs.toFixed(1)} µs CPU per request, with the profiler running. Shares are of the time the main thread was not idle.`,
   )
   table('by module', modules)
   table('by function', functions)

@@ -1,4 +1,4 @@
-/** Everything that a benchmark runs on, started for this run and gone after it. */
+/** Everything a benchmark runs on, started for this run and removed after it. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -17,17 +17,23 @@ export interface Rig {
   redis: RedisServer
   postgres: PostgresServer
   load: Load
-  /** Of each measurement. */
+  /** Length of a window. */
   seconds: number
-  /** Measurements of each candidate. */
+  /** Windows of each candidate. */
   rounds: number
+  /** The folder of another checkout of Latchkey to measure too. */
+  before: string | null
   say(line: string): void
-  /** A database with so many keys. */
+  /** A database with this many keys. */
   database(purpose: string, keys: number): Promise<Database>
-  start(name: CandidateName, database: Database, nodeArgs?: string[]): Promise<Candidate>
-  /** Something else that is to be stopped with the candidates, and before them. */
+  start(
+    name: CandidateName,
+    servers: { url: string; redisUrl?: string },
+    more?: { nodeArgs?: string[]; cli?: string },
+  ): Promise<Candidate>
+  /** Something else to stop with the candidates, before those that are running. */
   stopWithCandidates(stop: () => Promise<void>): void
-  /** Stops what was started since the last time. */
+  /** Stops everything started since the last call. */
   stopCandidates(): Promise<void>
   close(): Promise<void>
 }
@@ -36,13 +42,17 @@ type Closer = () => Promise<unknown>
 
 const say = (line: string) => process.stderr.write(`${line}\n`)
 
-/** The last one first. All of them, whichever fails. */
+/** The last one first. One that fails does not keep the others from closing. */
 async function closeAll(closers: Closer[]): Promise<void> {
   for (const close of closers.splice(0).reverse())
     await close().catch((error: Error) => say(`while stopping: ${error.message}`))
 }
 
-export async function openRig({ seconds, rounds }: { seconds: number; rounds: number }): Promise<Rig> {
+export async function openRig({
+  seconds,
+  rounds,
+  before,
+}: Pick<Rig, 'seconds' | 'rounds' | 'before'>): Promise<Rig> {
   const closers: Closer[] = []
   const candidates: Closer[] = []
   const close = async () => {
@@ -63,14 +73,15 @@ export async function openRig({ seconds, rounds }: { seconds: number; rounds: nu
       load: chooseLoad(),
       seconds,
       rounds,
+      before,
       say,
       async database(purpose, keys) {
-        say(`a database with ${keys} keys`)
+        say(`a database with ${keys} ${keys === 1 ? 'key' : 'keys'}`)
         const url = await postgres.createDatabase(purpose)
         return { url, ...(await seedKeys(url, folder, keys)) }
       },
-      async start(name, database, nodeArgs = []) {
-        const options = { databaseUrl: database.url, redisUrl: redis.url, hashSecret, nodeArgs }
+      async start(name, { url, redisUrl = redis.url }, more = {}) {
+        const options = { databaseUrl: url, redisUrl, hashSecret, ...more }
         const candidate = await startCandidate(name, options)
         candidates.push(() => candidate.stop())
         return candidate

@@ -1,43 +1,50 @@
 /**
- * Measures in turns: every round measures every subject once, each round beginning with another one. What the machine does
- * meanwhile (another process, a warmer processor) then falls on all of them alike.
+ * Measures in rounds: each round holds one short window of every subject, and each round starts with a different one. All of
+ * them stay up meanwhile. Noise (another process, a slower minute of the machine) then hits all of them alike, and a ratio within
+ * one round hardly feels it.
  */
 import { measure, type Sample, type Subject } from './measure.ts'
 import type { Rig } from './rig.ts'
-import { median } from './statistics.ts'
+import { median, quantile } from './statistics.ts'
 
 export interface Result {
   name: string
   median: Sample
-  min: Sample
-  max: Sample
+  /** The 25th and the 75th percentile. For a cost, the lower one is its best quarter. */
+  lowerQuartile: Sample
+  upperQuartile: Sample
+  /** One for each round. */
   samples: Sample[]
 }
 
-/** V8 has compiled what is hot by then; the measured seconds follow in the same process. */
+/** By then V8 has compiled the hot code. */
 const warmUpS = 3
 
-export async function inTurns(rig: Rig, subjects: Subject[], seconds = rig.seconds): Promise<Result[]> {
+export async function inRounds(
+  rig: Rig,
+  subjects: Subject[],
+  { rounds, seconds }: { rounds: number; seconds: number } = rig,
+): Promise<Result[]> {
   const samples = new Map<string, Sample[]>(subjects.map(({ name }) => [name, []]))
   for (const subject of subjects) {
     rig.say(`${subject.name}: warming up`)
     await measure(rig, subject, 0, subject.onlyOnce ? seconds : warmUpS)
   }
-  for (let round = 1; round <= rig.rounds; round++) {
+  for (let round = 1; round <= rounds; round++) {
     const shift = round % subjects.length
     for (const subject of [...subjects.slice(shift), ...subjects.slice(0, shift)]) {
       const sample = await measure(rig, subject, round, seconds)
       samples.get(subject.name)!.push(sample)
       rig.say(
-        `${subject.name} ${round}/${rig.rounds}: ${Math.round(sample.requestsPerS)} req/s, ${sample.cpuUs.toFixed(1)} µs CPU/req`,
+        `${subject.name} ${round}/${rounds}: ${Math.round(sample.requestsPerS)} req/s, ${sample.cpuUs.toFixed(1)} µs CPU/req`,
       )
     }
   }
   return [...samples].map(([name, all]) => ({
     name,
     median: across(all, median),
-    min: across(all, (values) => Math.min(...values)),
-    max: across(all, (values) => Math.max(...values)),
+    lowerQuartile: across(all, (values) => quantile(values, 0.25)),
+    upperQuartile: across(all, (values) => quantile(values, 0.75)),
     samples: all,
   }))
 }

@@ -1,8 +1,8 @@
 /**
- * `npm run bench -- [name…] [--seconds N] [--rounds N] [--out FOLDER]`: starts all that is needed, measures, writes bench/results
- * when nothing has failed, and says which target is met and which is not.
+ * `npm run bench -- [name…] [--seconds N] [--rounds N] [--out FOLDER] [--before FOLDER]`: starts everything it needs, measures, writes
+ * bench/results, and says which targets were met.
  *
- *   hot-key, many-keys, growth, processes   the benchmarks; all of them where none is named
+ *   hot-key, many-keys, growth, processes   the benchmarks; all of them if none is named
  *   profile                                 where Latchkey's time goes
  *   scaling                                 writes the figures of bench/results into docs/scaling.md
  */
@@ -10,18 +10,18 @@ import { growth } from './benchmarks/growth.ts'
 import { hotKey } from './benchmarks/hot-key.ts'
 import { manyKeys } from './benchmarks/many-keys.ts'
 import { processes } from './benchmarks/processes.ts'
-import { readFacts } from './facts.ts'
+import { type Facts, readFacts } from './facts.ts'
 import { type Options, readOptions } from './options.ts'
 import type { Outcome } from './outcome.ts'
 import { profile } from './profile.ts'
-import { markdown, targetLine } from './report/markdown.ts'
+import { markdown, ratioLine, targetLine } from './report/markdown.ts'
 import { writeOutcome } from './report/write.ts'
 import { openRig, type Rig } from './rig.ts'
 import { writeScaling } from './scaling.ts'
 
+const comparisons = { 'hot-key': hotKey, 'many-keys': manyKeys }
 const benchmarks: Record<string, (rig: Rig) => Promise<Outcome | null>> = {
-  'hot-key': hotKey,
-  'many-keys': manyKeys,
+  ...comparisons,
   growth,
   processes,
 }
@@ -29,31 +29,38 @@ const tools: Record<string, (rig: Rig) => Promise<void>> = { profile }
 
 const print = (text: string) => process.stdout.write(`${text}\n`)
 
+let interrupted = false
+
+/** Writes at the end only: a run that failed leaves the results of the last good one. */
 async function runAll(rig: Rig, { names, out }: Options): Promise<void> {
-  const outcomes: Outcome[] = []
-  const write: (() => Promise<void>)[] = []
+  const found: { outcome: Outcome; facts: Facts }[] = []
   for (const name of names) {
     rig.say(`\n${name}`)
     await tools[name]?.(rig)
     const outcome = (await benchmarks[name]?.(rig)) ?? null
     if (outcome === null) continue
     const facts = readFacts(rig)
-    write.push(() => writeOutcome(outcome, facts, out))
     print(markdown(outcome, facts))
-    outcomes.push(outcome)
+    found.push({ outcome, facts })
   }
-  // A run that fails leaves the figures of the last one that did not.
-  for (const one of write) await one()
-  for (const { name, targets } of outcomes) {
-    for (const target of targets) print(`${name.padEnd(10)}  ${targetLine(target)}`)
-  }
+  // Ctrl-C reaches the load generator too: it ends the last window early and without an error.
+  if (interrupted) return
+  for (const { outcome, facts } of found) await writeOutcome(outcome, facts, out)
+  for (const { outcome } of found) printSummary(outcome)
 }
 
-let interrupted = false
+function printSummary({ name, tables, targets }: Outcome): void {
+  for (const one of tables.flatMap(({ ratios }) => ratios))
+    print(`${name.padEnd(10)}  CPU per request, ${ratioLine(one)}`)
+  for (const target of targets) print(`${name.padEnd(10)}  ${targetLine(target)}`)
+}
 
 async function main(): Promise<void> {
-  const known = { benchmarks: Object.keys(benchmarks), tools: [...Object.keys(tools), 'scaling'] }
-  const options = readOptions(process.argv.slice(2), known)
+  const options = readOptions(process.argv.slice(2), {
+    benchmarks: Object.keys(benchmarks),
+    tools: [...Object.keys(tools), 'scaling'],
+    comparisons: Object.keys(comparisons),
+  })
   const names = options.names.filter((name) => name !== 'scaling')
   if (names.length > 0) {
     const rig = await openRig(options)
@@ -73,7 +80,7 @@ async function main(): Promise<void> {
 }
 
 main().catch((error: Error) => {
-  // What fails then fails because its servers were stopped.
+  // After an interruption the error is only that the servers were stopped.
   process.stderr.write(`bench: ${interrupted ? 'interrupted' : error.message}\n`)
   process.exitCode = 1
 })

@@ -1,5 +1,13 @@
-/** A comparison is fair only between equals: every candidate must answer as Latchkey does, header for header, byte for byte. */
+/** Only equals can be compared: every candidate must answer as Latchkey does, with the same headers and as many bytes. */
 import { get, type IncomingMessage } from 'node:http'
+
+export interface Asked {
+  name: string
+  url: string
+  token: string
+  /** An older Latchkey may send other headers. */
+  otherHeaders?: boolean
+}
 
 interface Answer {
   status: number
@@ -7,7 +15,7 @@ interface Answer {
   bytes: number
 }
 
-function ask(url: string, token: string): Promise<Answer> {
+function ask({ url, token }: Asked): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const headers = { authorization: `Bearer ${token}` }
     get(`${url}/v1/verify`, { headers, agent: false }, (response: IncomingMessage) => {
@@ -23,19 +31,32 @@ function ask(url: string, token: string): Promise<Answer> {
   })
 }
 
-/** Throws unless all of them answer like the first. */
-export async function assertSameAnswer(
-  candidates: { name: string; url: string }[],
-  token: string,
-): Promise<void> {
-  const [first, ...others] = candidates
-  const wanted = await ask(first!.url, token)
+/**
+ * Throws unless all of them answer like the first. Answers a sentence about each whose headers differ, where they may.
+ */
+export async function assertSameAnswer([first, ...others]: Asked[]): Promise<Map<string, string>> {
+  const wanted = await ask(first!)
   if (wanted.status !== 200) throw new Error(`${first!.name} answers ${wanted.status}`)
-  for (const { name, url } of others) {
-    const answer = await ask(url, token)
-    if (JSON.stringify(answer) !== JSON.stringify(wanted))
+  const differences = new Map<string, string>()
+  for (const other of others) {
+    const answer = await ask(other)
+    const compared = other.otherHeaders ? { ...answer, headers: wanted.headers } : answer
+    if (JSON.stringify(compared) !== JSON.stringify(wanted))
       throw new Error(
-        `${name} answers unlike ${first!.name}: ${JSON.stringify(answer)} and not ${JSON.stringify(wanted)}`,
+        `${other.name} answers ${JSON.stringify(answer)}, and ${first!.name} ${JSON.stringify(wanted)}`,
       )
+    if (other.otherHeaders) differences.set(other.name, headerDifference(answer, wanted))
   }
+  return differences
+}
+
+function headerDifference({ headers }: Answer, wanted: Answer): string {
+  const without = wanted.headers.filter((name) => !headers.includes(name))
+  const besides = headers.filter((name) => !wanted.headers.includes(name))
+  if (without.length + besides.length === 0) return 'Its answer has the same headers.'
+  const parts = [
+    ...(without.length > 0 ? [`lacks ${without.join(', ')}`] : []),
+    ...(besides.length > 0 ? [`also has ${besides.join(', ')}`] : []),
+  ]
+  return `Its answer differs: it ${parts.join(' and ')}.`
 }

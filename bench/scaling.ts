@@ -1,31 +1,31 @@
-/** Writes what has been measured, and what follows from it for larger rates, into docs/scaling.md, between two marks. */
+/** Writes the measured figures, and what follows from them for larger rates, between two marks in docs/scaling.md. */
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Sample } from './measure.ts'
-import { resultOf } from './outcome.ts'
 import { scalingPage } from './paths.ts'
+import { resultOf } from './ratios.ts'
 import { factLines } from './report/markdown.ts'
-import type { Kept } from './report/write.ts'
+import type { Written } from './report/write.ts'
 
 const begin = '<!-- figures: written by `npm run bench -- scaling` -->'
 const end = '<!-- end of figures -->'
 
 const rates = [10_000, 100_000, 1_000_000]
-/** How busy a core may be: the rest is for peaks, for the loss of an instance, and for batches smaller than at full load. */
+/** How busy a core may be. The rest is for peaks, the loss of an instance, and batches smaller than at full load. */
 const busy = 0.6
 const keysInUse = 1000
 
 export async function writeScaling(folder: string): Promise<void> {
-  const [hot, many] = await Promise.all([kept(folder, 'hot-key'), kept(folder, 'many-keys')])
+  const [hot, many] = await Promise.all([written(folder, 'hot-key'), written(folder, 'many-keys')])
   const page = await readFile(scalingPage, 'utf8')
   const [from, to] = [page.indexOf(begin), page.indexOf(end)]
   if (from < 0 || to < from) throw new Error(`${scalingPage} has no "${begin}" followed by "${end}"`)
-  const written = [begin, '', ...figures(hot, many), '', ''].join('\n')
-  await writeFile(scalingPage, page.slice(0, from) + written + page.slice(to))
-  process.stderr.write(`written: ${scalingPage}\n`)
+  const block = [begin, '', ...figures(hot, many), '', ''].join('\n')
+  await writeFile(scalingPage, page.slice(0, from) + block + page.slice(to))
+  process.stderr.write(`wrote ${scalingPage}\n`)
 }
 
-async function kept(folder: string, name: string): Promise<Kept> {
+async function written(folder: string, name: string): Promise<Written> {
   const file = join(folder, `${name}.json`)
   try {
     return JSON.parse(await readFile(file, 'utf8'))
@@ -34,13 +34,12 @@ async function kept(folder: string, name: string): Promise<Kept> {
   }
 }
 
-function figures(hot: Kept, many: Kept): string[] {
-  const of = ({ tables }: Kept, name: string): Sample => resultOf(tables[0]!.results, name).median
+function figures(hot: Written, many: Written): string[] {
+  const of = ({ tables }: Written, name: string): Sample => resultOf(tables[0]!.results, name).median
   const one = of(hot, 'latchkey')
   const thousand = of(many, 'latchkey')
   const single = of(hot, 'obvious').redisCpuUs
-  const perKeySecondUs =
-    thousand.postgresCpuUs === null ? null : (thousand.postgresCpuUs * thousand.requestsPerS) / keysInUse
+  const perKeySecondUs = postgresPerKeySecondUs(thousand, many.facts.seconds)
   return [
     'Measured:',
     '',
@@ -50,12 +49,12 @@ function figures(hot: Kept, many: Kept): string[] {
     measured('c₂', 'CPU of an instance per request, a thousand keys', thousand.cpuUs, 'many-keys'),
     measured('r₁', 'CPU of Redis per request, one key', one.redisCpuUs, 'hot-key'),
     measured('r₂', 'CPU of Redis per request, a thousand keys', thousand.redisCpuUs, 'many-keys'),
-    measured('r₃', 'CPU of Redis per request, a script call each (`obvious`)', single, 'hot-key'),
-    measured('w', 'CPU of Postgres for a key in use, per second', perKeySecondUs, 'many-keys'),
+    measured('r₃', 'CPU of Redis per request, one script call each (`obvious`)', single, 'hot-key'),
+    measured('w', 'CPU of Postgres per second and key in use', perKeySecondUs, 'many-keys'),
     '',
     factLines(hot.facts)[0]!,
     '',
-    'Extrapolated, from those:',
+    'Extrapolated from those:',
     '',
     `| | ${rates.map((rate) => `${shown(rate)} req/s`).join(' | ')} |`,
     `|---|${'---:|'.repeat(rates.length)}`,
@@ -64,15 +63,22 @@ function figures(hot: Kept, many: Kept): string[] {
     cores('Redis servers, batches as measured', 'r₂', thousand.redisCpuUs),
     cores('Redis servers, no batches at all', 'r₃', single),
     '',
-    `The most that one key can be asked for, on one Redis core: 10⁶ · ${busy} / r₁ = ${shown(Math.floor((1e6 * busy) / one.redisCpuUs))} req/s in full batches, 10⁶ · ${busy} / r₃ = ${shown(Math.floor((1e6 * busy) / single))} req/s without any.`,
+    `The highest rate of one key, on one Redis core: 10⁶ · ${busy} / r₁ = ${shown(Math.floor((1e6 * busy) / one.redisCpuUs))} req/s in full batches, 10⁶ · ${busy} / r₃ = ${shown(Math.floor((1e6 * busy) / single))} req/s without batches.`,
     ...(perKeySecondUs === null
       ? []
       : [
           '',
-          `The keys in use in each second that one Postgres core can keep up with: 10⁶ · ${busy} / w = ${shown(Math.floor((1e6 * busy) / perKeySecondUs))}, if each is used on one instance.`,
+          `The most keys in use per second that one Postgres core can serve, if each is used on one instance: 10⁶ · ${busy} / w = ${shown(Math.floor((1e6 * busy) / perKeySecondUs))}.`,
         ]),
   ]
 }
+
+/**
+ * Postgres does most of it once for each key and second of the clock (last_used_at), and a window of n seconds touches n + 1 of
+ * them.
+ */
+const postgresPerKeySecondUs = ({ postgresCpuUs, requestsPerS }: Sample, seconds: number) =>
+  postgresCpuUs === null ? null : (postgresCpuUs * requestsPerS * seconds) / (keysInUse * (seconds + 1))
 
 const measured = (figure: string, what: string, us: number | null, from: string) =>
   `| ${figure} | ${what} | ${us === null ? '–' : `${us.toFixed(2)} µs`} | [${from}](../bench/results/${from}.md) |`

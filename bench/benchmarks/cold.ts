@@ -1,17 +1,26 @@
-/** Keys nobody has used yet: what the cache cannot help with and the batch can. */
+/** Keys used for the first time: the cache cannot help with them, and the batch can. */
 import { measure, type Subject } from '../measure.ts'
 import type { Database, Rig } from '../rig.ts'
-import { inTurns, type Result } from '../rounds.ts'
+import { inRounds, type Result } from '../rounds.ts'
 import type { CandidateName } from '../servers/candidate.ts'
 
 const names: CandidateName[] = ['latchkey', 'obvious']
-/** Of the keys of a round, by the speed of a cold process. Should a key be used twice all the same, the measurement is refused. */
+/** Few, because each window needs keys of its own: shorter windows would leave out most of Latchkey's later writes. */
+const roundsMax = 5
+/** Aim to use half of a round's keys. A window that uses a key twice is rejected. */
 const usedShare = 0.5
 
+export interface Cold {
+  results: Result[]
+  rounds: number
+  seconds: number
+}
+
 /** `skip`: keys at the beginning that were used before. */
-export async function coldLookUps(rig: Rig, database: Database, skip: number): Promise<Result[]> {
-  // Each measurement has keys of its own, the warm-ups and the trial too.
-  const blocks = names.length * (rig.rounds + 2)
+export async function coldLookUps(rig: Rig, database: Database, skip: number): Promise<Cold> {
+  const rounds = Math.min(rig.rounds, roundsMax)
+  // The warm-up and the trial have keys of their own too.
+  const blocks = names.length * (rounds + 2)
   const count = Math.floor((database.count - skip) / blocks)
   const subjects: Subject[] = []
   for (const [i, name] of names.entries()) {
@@ -25,11 +34,11 @@ export async function coldLookUps(rig: Rig, database: Database, skip: number): P
       onlyOnce: true,
     })
   }
-  // Tells for how many seconds the keys of a round are enough.
+  // The trial shows for how many seconds the keys of a round last.
   let perS = 0
   for (const subject of subjects) perS = Math.max(perS, (await measure(rig, subject, -1, 1)).requestsPerS)
-  const seconds = Math.max(1, Math.min(rig.seconds, Math.floor((count * usedShare) / perS)))
-  const results = await inTurns(rig, subjects, seconds)
+  const seconds = Math.max(1, Math.floor((count * usedShare) / perS))
+  const results = await inRounds(rig, subjects, { rounds, seconds })
   await rig.stopCandidates()
-  return results
+  return { results, rounds, seconds }
 }

@@ -1,61 +1,91 @@
-/** Latchkey beside its floor and its peers, by one key or by many. */
+/** Latchkey beside its floor and its peers, with one key or with many. */
 import { open } from 'node:fs/promises'
+import { startBefore } from '../before.ts'
 import { connections, type Subject } from '../measure.ts'
-import { atLeast, atMost, resultOf, type Target } from '../outcome.ts'
+import { atLeast, atMost, type Outcome, type Target } from '../outcome.ts'
+import { cpuRatio, perRound, type Ratio, ratio } from '../ratios.ts'
 import type { Rig } from '../rig.ts'
-import { inTurns, type Result } from '../rounds.ts'
-import { assertSameAnswer } from '../same-answer.ts'
-import type { Candidate, CandidateName } from '../servers/candidate.ts'
+import { inRounds, type Result } from '../rounds.ts'
+import { type Asked, assertSameAnswer } from '../same-answer.ts'
+import type { CandidateName } from '../servers/candidate.ts'
 
-const names: CandidateName[] = ['latchkey', 'bare', 'fastify-rate-limit', 'flexible', 'obvious']
+const peers = ['fastify-rate-limit', 'flexible', 'obvious', 'caching'] as const
+const names: CandidateName[] = ['latchkey', 'bare', ...peers]
 
-export const legend = [
-  '`latchkey`: the service as it is started with `latchkey serve`, with its defaults.',
-  '`bare`: Fastify answering the same headers and bytes, without looking at who asks: the floor.',
-  '`fastify-rate-limit`: Fastify with @fastify/rate-limit, counting in Redis. It authenticates nobody.',
-  '`flexible`: Fastify with rate-limiter-flexible, counting in Redis. It authenticates nobody.',
+const legend = [
+  '`latchkey`: the service as `latchkey serve` starts it, with its defaults.',
+  '`bare`: Fastify sending the same headers and bytes without looking at the request. The floor.',
+  '`fastify-rate-limit`: Fastify with @fastify/rate-limit, counting in Redis. It does not authenticate.',
+  '`flexible`: Fastify with rate-limiter-flexible, counting in Redis. It does not authenticate.',
   '`obvious`: one SELECT by the key’s HMAC and one script call for each request.',
+  '`caching`: `obvious` with an LRU cache of keys for 5 s. A revoked key works until its entry expires.',
 ]
 
-export async function compare(rig: Rig, purpose: string, keys: number): Promise<Result[]> {
+type Compared = Pick<Outcome, 'notes'> & { results: Result[]; ratios: Ratio[] }
+
+export async function compare(rig: Rig, purpose: string, keys: number): Promise<Compared> {
   const database = await rig.database(purpose, keys)
-  const candidates: Candidate[] = []
-  for (const name of names) candidates.push(await rig.start(name, database))
-  await assertSameAnswer(candidates, await firstLine(database.tokensFile))
-  const subjects = candidates.map(
-    (candidate): Subject => ({
-      name: candidate.name,
-      url: candidate.url,
-      processes: [candidate],
-      tokensFile: database.tokensFile,
-      tokens: () => ({ first: 0, count: keys }),
-    }),
-  )
-  const results = await inTurns(rig, subjects)
+  const subjects: Subject[] = []
+  const tokens = () => ({ first: 0, count: keys })
+  for (const name of names) {
+    const one = await rig.start(name, database)
+    subjects.push({ name, url: one.url, processes: [one], tokensFile: database.tokensFile, tokens })
+  }
+  const notes = [...legend]
+  if (rig.before !== null) {
+    const { candidate, tokensFile } = await startBefore(rig, rig.before, purpose, keys)
+    const { name, url } = candidate
+    subjects.splice(1, 0, { name, url, processes: [candidate], tokensFile, tokens })
+  }
+  const differences = await assertSameAnswer(await Promise.all(subjects.map(asked)))
+  for (const [name, difference] of differences)
+    notes.push(`\`${name}\`: Latchkey from ${rig.before}. ${difference}`)
+  const results = await inRounds(rig, subjects)
   await rig.stopCandidates()
-  return results
+  return { results, ratios: ratios(results), notes: [aboveBare(results), ...notes] }
 }
+
+const asked = async ({ name, url, tokensFile }: Subject): Promise<Asked> => ({
+  name,
+  url,
+  token: await firstLine(tokensFile),
+  otherHeaders: name === 'latchkey-before',
+})
+
+const ratios = (results: Result[]): Ratio[] => [
+  ...(results.some(({ name }) => name === 'latchkey-before')
+    ? [cpuRatio(results, 'latchkey', 'latchkey-before')]
+    : []),
+  cpuRatio(results, 'latchkey', 'bare'),
+  ...peers.map((peer) => cpuRatio(results, peer, 'latchkey')),
+]
 
 /** What each adds to the floor: the part of its time that is its own doing. */
-export function aboveBare(results: Result[]): string {
-  const floorUs = resultOf(results, 'bare').median.cpuUs
+function aboveBare(results: Result[]): string {
   const parts = results
     .filter(({ name }) => name !== 'bare')
-    .map(({ name, median }) => `\`${name}\` ${(median.cpuUs - floorUs).toFixed(1)} µs`)
-  return `CPU per request above that of \`bare\`: ${parts.join(', ')}.`
+    .map(({ name }) => {
+      const { median } = perRound(results, 'cpuUs', [name, 'bare'], (us, floorUs) => us - floorUs)
+      return `\`${name}\` ${median.toFixed(1)} µs`
+    })
+  return `CPU per request above that of \`bare\`, median of the rounds: ${parts.join(', ')}.`
 }
 
-/** `bareShare`: how much of our CPU time per request may be `bare`'s at least. */
+/** `bareShare`: at least this much of our CPU time per request is `bare`'s. */
 export function costTargets(results: Result[], bareShare: number): Target[] {
-  const cpuUs = (name: string) => resultOf(results, name).median.cpuUs
   const times = (name: string, limit: number) =>
-    atLeast(`CPU per request of ${name}, against latchkey`, cpuUs(name) / cpuUs('latchkey'), limit, '×')
+    atLeast(
+      `CPU per request of ${name}, by that of latchkey`,
+      ratio(results, 'cpuUs', name, 'latchkey'),
+      limit,
+      '×',
+    )
   return [
     atMost(
-      `CPU per request, at most bare / ${bareShare.toFixed(2)}`,
-      cpuUs('latchkey'),
-      cpuUs('bare') / bareShare,
-      'µs',
+      'CPU per request, by that of bare',
+      ratio(results, 'cpuUs', 'latchkey', 'bare'),
+      1 / bareShare,
+      '×',
     ),
     times('fastify-rate-limit', 1.5),
     times('flexible', 1.5),

@@ -1,4 +1,4 @@
-/** What a hundred thousand keys in use within one minute take in memory. */
+/** How much memory a hundred thousand keys take that are used within a minute. */
 import { connections } from '../measure.ts'
 import type { Database, Rig } from '../rig.ts'
 
@@ -15,18 +15,18 @@ export interface Held {
   peakMb: number
 }
 
-export async function memory(rig: Rig, { tokensFile, ...database }: Database): Promise<Held> {
-  const one = await rig.start('latchkey', { tokensFile, ...database })
+export async function memory(rig: Rig, database: Database): Promise<Held> {
+  const one = await rig.start('latchkey', database)
   const start = await one.usage()
   const begunMs = performance.now()
   const tookS = () => (performance.now() - begunMs) / 1000
   let used = 0
   while (used < keys) {
     if (tookS() + sliceS > secondsMax) throw new Error(`only ${used} keys were used in ${secondsMax} s`)
-    // Whichever were used twice in this slice: it goes on where the used ones end.
+    // A slice that reaches the end starts over, so some of its keys may be used twice.
     const hit = await rig.load.shoot({
       url: `${one.url}/v1/verify`,
-      tokensFile,
+      tokensFile: database.tokensFile,
       first: used,
       count: keys - used,
       connections,

@@ -1,25 +1,26 @@
-/** One and two instances behind a proxy: whether the second one makes each request dearer, and what it does to Fastify alone. */
+/** One and two instances behind a proxy: does the second one raise the cost of a request, and how does Fastify alone compare? */
 import { availableParallelism } from 'node:os'
 import type { Subject } from '../measure.ts'
-import { atMost, type Outcome, resultOf } from '../outcome.ts'
+import { atMost, type Outcome } from '../outcome.ts'
+import { cpuRatio, perRound } from '../ratios.ts'
 import type { Rig } from '../rig.ts'
-import { inTurns, type Result } from '../rounds.ts'
+import { inRounds } from '../rounds.ts'
 import type { CandidateName } from '../servers/candidate.ts'
 import { chooseProxy } from '../servers/proxy.ts'
 import { howMany } from './compare.ts'
 
 const keys = 1000
-/** `bare` shares nothing between its two: what they cost more than one is the machine's doing, and not theirs. */
+/** The two instances of `bare` share nothing: what they cost above one is the machine's doing. */
 const names: CandidateName[] = ['latchkey', 'bare']
-/** Above what happens to `bare`; batches are shared by two, so some of it is ours. */
-const dearerMax = 1.15
-/** Load, proxy, two instances, Redis and Postgres, each its own core. */
+/** Relative to `bare`. Some of it is ours: two instances split the requests into smaller batches. */
+const increaseMax = 1.15
+/** One each for the load, the proxy, two instances, Redis and Postgres. */
 const coresWanted = 6
 
 export async function processes(rig: Rig): Promise<Outcome | null> {
   const startProxy = chooseProxy()
   if (startProxy === null) {
-    rig.say('processes: not run, there is neither nginx nor haproxy on PATH')
+    rig.say('processes: skipped, neither nginx nor haproxy is on PATH')
     return null
   }
   const database = await rig.database('processes', keys)
@@ -44,34 +45,38 @@ export async function processes(rig: Rig): Promise<Outcome | null> {
       })
     }
   }
-  const results = await inTurns(rig, subjects)
+  const results = await inRounds(rig, subjects)
   await rig.stopCandidates()
 
   const cores = availableParallelism()
-  const about = `${keys} keys in turn, ${howMany}, through ${through}. CPU is that of all instances together, without the proxy.`
+  const about = `${keys} keys in turn, ${howMany}, through ${through}. CPU is the sum of the instances, without the proxy.`
+  const [one, two, bareOne, bareTwo] = names.flatMap((name) => [nameOf(1, name), nameOf(2, name)])
   return {
     name: 'processes',
     title: 'One and two instances',
-    tables: [{ title: 'One and two instances', about, results }],
+    tables: [
+      {
+        title: 'One and two instances',
+        about,
+        results,
+        ratios: [cpuRatio(results, two!, one!), cpuRatio(results, bareTwo!, bareOne!)],
+      },
+    ],
     targets: [
       atMost(
-        'CPU per request of two instances, of that of one, as a multiple of what it is for bare',
-        dearer(results, 'latchkey') / dearer(results, 'bare'),
-        dearerMax,
+        'CPU per request of two instances by that of one, as a multiple of the same for bare',
+        perRound(results, 'cpuUs', [two!, one!, bareTwo!, bareOne!], (a, b, c, d) => a / b / (c / d)),
+        increaseMax,
         '×',
       ),
     ],
     notes:
       cores < coresWanted
         ? [
-            `This machine has ${cores} cores for the load, the proxy, the instances, Redis and Postgres together: only CPU per request is meaningful here, and requests per second are not.`,
+            `The load, the proxy, the instances, Redis and Postgres share ${cores} cores here: CPU per request means something, requests per second do not.`,
           ]
         : [],
   }
 }
 
 const nameOf = (count: number, name: CandidateName) => `${count} × ${name}`
-
-/** How many times as much CPU a request takes of two as of one. */
-const dearer = (results: Result[], name: CandidateName) =>
-  resultOf(results, nameOf(2, name)).median.cpuUs / resultOf(results, nameOf(1, name)).median.cpuUs

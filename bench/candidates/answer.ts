@@ -1,6 +1,6 @@
 /**
- * What the peers answer: the bytes and headers of Latchkey's GET /v1/verify, with constant values. The driver compares each
- * candidate's answer with Latchkey's before it measures, so this cannot drift away unseen.
+ * What the peers answer: the bytes and headers of Latchkey's GET /v1/verify, with constant values. Before it measures, the driver
+ * compares each candidate's answer with Latchkey's.
  */
 import type { AddressInfo } from 'node:net'
 import Fastify, { type FastifyInstance, type FastifyReply } from 'fastify'
@@ -15,10 +15,10 @@ export const body: Verified = {
   expires_at: null,
 }
 
-/** Latchkey's own keep-alive time: it is told in a header of each answer. */
+/** Latchkey's keep-alive time, because a header of each answer carries it. */
 export const createApp = () => Fastify({ logger: false, keepAliveTimeout: 75_000 })
 
-/** The route's schema: all of them serialise by the same one. */
+/** The route's schema: all candidates serialise with the same one. */
 export const route = { schema: { response: { 200: Verified } } }
 
 /** On every answer, whoever asks. */

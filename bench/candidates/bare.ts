@@ -1,4 +1,4 @@
-/** The floor: Fastify answering the same bytes, without looking at who asks. What Latchkey adds is measured against it. */
+/** The floor: Fastify sending the same bytes without looking at the request. Everything above it is what Latchkey adds. */
 import { body, createApp, identify, limit, listen, route } from './answer.ts'
 
 const app = createApp()

@@ -1,4 +1,7 @@
-/** rate-limiter-flexible in Redis, by the Authorization header, with the headers its documentation shows. It authenticates nobody. */
+/**
+ * rate-limiter-flexible in Redis, by Authorization header, with the headers its documentation shows. It does not
+ * authenticate.
+ */
 import { Redis } from 'ioredis'
 import { RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible'
 import { body, createApp, identify, limit, listen, required, route } from './answer.ts'

@@ -1,4 +1,4 @@
-/** The package carries no types of its own: what we use of it. */
+/** The package has no types: these are the parts we use. */
 declare module 'autocannon' {
   interface Options {
     url: string

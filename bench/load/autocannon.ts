@@ -1,4 +1,4 @@
-/** Load by autocannon, in the driver's own process: no more than a Node process can send, and latencies in whole milliseconds. */
+/** Load by autocannon, in the driver's process: at most what one Node process can send, with latencies in whole milliseconds. */
 import { readFile } from 'node:fs/promises'
 import autocannon from 'autocannon'
 import type { Hit, Shot } from './load.ts'

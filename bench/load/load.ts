@@ -1,14 +1,14 @@
-/** Load: what is sent, and what came of it. wrk where it is on PATH, because it keeps up; autocannon (npm) where it is not. */
+/** Load: what is sent, and what came back. By wrk if it is on PATH, because it keeps up; otherwise by autocannon (npm). */
 import { spawnSync } from 'node:child_process'
 import { shootAutocannon } from './autocannon.ts'
 import { shootWrk } from './wrk.ts'
 
 export interface Shot {
-  /** Where to, with the path. */
+  /** With the path. */
   url: string
-  /** One token a line, all of one length. */
+  /** One token per line, all of the same length. */
   tokensFile: string
-  /** Tokens to skip, and to use in turn. */
+  /** How many tokens to skip, and how many to use in turn. */
   first: number
   count: number
   connections: number
@@ -18,7 +18,7 @@ export interface Shot {
 export interface Hit {
   requests: number
   seconds: number
-  /** Connections that failed, and answers that did not come. */
+  /** Failed connections and missing answers. */
   failed: number
   /** Answers that were not 2xx. */
   notOk: number
@@ -32,7 +32,7 @@ export interface Load {
 }
 
 export function chooseLoad(): Load {
-  // It tells its version with exit code 1.
+  // It prints its version and exits with code 1.
   const { stdout } = spawnSync('wrk', ['--version'], { encoding: 'utf8' })
   const version = /^wrk (\S+)/.exec(stdout ?? '')?.[1]
   return version === undefined

@@ -1,7 +1,7 @@
--- What wrk sends, and what it tells at the end.
+-- What wrk sends, and what it reports at the end.
 --
--- Arguments  file of tokens (one a line, all of one length), how many to skip, how many to use in turn
--- Answers    one line of JSON: requests, microseconds, errors, answers that were no 2xx or 3xx, latencies in microseconds
+-- Arguments  file of tokens (one per line, all of the same length), how many to skip, how many to use in turn
+-- Prints     one line of JSON: requests, microseconds, errors, answers other than 2xx or 3xx, latencies in microseconds
 
 function init(args)
   local file, skip, count = io.open(args[1], 'r'), tonumber(args[2]), tonumber(args[3])
@@ -9,7 +9,7 @@ function init(args)
   file:seek('set', skip * length)
 
   if count == 1 then
-    -- Made once: wrk then calls no Lua for a request.
+    -- A constant request: wrk then calls no Lua for it.
     wrk.headers['Authorization'] = 'Bearer ' .. file:read('*l')
     return
   end

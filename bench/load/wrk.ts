@@ -1,4 +1,4 @@
-/** Load by wrk: one thread of it sends more than one Node process can answer. */
+/** Load by wrk: one of its threads sends more than a Node process can answer. */
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { wrkScript } from '../paths.ts'
@@ -20,7 +20,7 @@ export async function shootWrk({ url, tokensFile, first, count, connections, sec
   process.once('exit', end)
   const { stdout } = await running.finally(() => process.off('exit', end))
   const line = stdout.split('\n').find((one) => one.startsWith('{'))
-  if (line === undefined) throw new Error(`wrk told nothing: ${stdout.trim()}`)
+  if (line === undefined) throw new Error(`wrk printed no result: ${stdout.trim()}`)
   const { requests, us, failed, notOk, p50Us, p99Us } = JSON.parse(line)
   return { requests, seconds: us / 1e6, failed, notOk, p50Ms: p50Us / 1000, p99Ms: p99Us / 1000 }
 }

@@ -1,4 +1,4 @@
-/** What is told of each candidate, in this order, in tables and plots. */
+/** The figures of each candidate, in this order, in tables and plots. */
 import type { Sample } from '../measure.ts'
 
 export interface Column {
@@ -17,6 +17,6 @@ export const columns: Column[] = [
   { figure: 'postgresCpuUs', title: 'Postgres CPU µs/request', digits: 2 },
 ]
 
-/** Plain digits, thousands apart by a thin space. */
+/** Plain digits, with a thin space between thousands. */
 export const shown = (value: number, digits: number) =>
   value.toFixed(digits).replace(/\B(?=(\d{3})+(?!\d))/g, digits === 0 ? '\u2009' : '')

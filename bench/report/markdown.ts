@@ -1,24 +1,38 @@
-/** The tables of a benchmark, as Markdown. */
+/** A benchmark's result page, in Markdown. */
 import type { Facts } from '../facts.ts'
-import type { Outcome, Table, Target } from '../outcome.ts'
+import { interval, type Outcome, type Table, type Target } from '../outcome.ts'
+import type { Ratio } from '../ratios.ts'
 import type { Result } from '../rounds.ts'
 import { columns, shown } from './columns.ts'
 
 export const factLines = (facts: Facts): string[] => [
-  `${facts.date} UTC. ${facts.machine}; ${facts.system}; Node ${facts.node}, Redis ${facts.redis}, Postgres ${facts.postgres}; load by ${facts.load}.`,
-  `${facts.rounds} rounds of ${facts.seconds} s, in turns, after a warm-up. Each figure is the median of the rounds (lowest to highest). CPU is user and system time of the server process.`,
+  `${facts.date} UTC, on ${facts.machine}; ${facts.system}; Node ${facts.node}, Redis ${facts.redis}, Postgres ${facts.postgres}; load by ${facts.load}.`,
+  `${facts.rounds} rounds, each with a window of ${facts.seconds} s for each row. A figure is the median of the rounds (25th–75th percentile). CPU is user and system time of the server process.`,
 ]
 
-function row({ name, median, min, max }: Result): string {
+function row({ name, median, lowerQuartile, upperQuartile }: Result): string {
   const cells = columns.map(({ figure, digits }) => {
-    const [middle, low, high] = [median[figure], min[figure], max[figure]]
+    const [middle, low, high] = [median[figure], lowerQuartile[figure], upperQuartile[figure]]
     if (middle === null || low === null || high === null) return '–'
     return `${shown(middle, digits)} (${shown(low, digits)}–${shown(high, digits)})`
   })
   return `| ${[name, ...cells].join(' | ')} |`
 }
 
-const table = ({ title, about, results }: Table): string[] => [
+export const ratioLine = ({ what, perRound }: Ratio) =>
+  `${what}: ${perRound.median.toFixed(3)} (${interval(perRound)})`
+
+const ratioTable = (ratios: Ratio[]): string[] => [
+  '| CPU per request | median of the ratios of each round | its 95 % interval | best quarters |',
+  '|---|---:|---:|---:|',
+  ...ratios.map(
+    ({ what, perRound, bestQuarters }) =>
+      `| ${what} | ${perRound.median.toFixed(3)} | ${interval(perRound)} | ${bestQuarters.toFixed(3)} |`,
+  ),
+  '',
+]
+
+const table = ({ title, about, results, ratios }: Table): string[] => [
   `## ${title}`,
   '',
   about,
@@ -27,6 +41,7 @@ const table = ({ title, about, results }: Table): string[] => [
   `|---|${'---:|'.repeat(columns.length)}`,
   ...results.map(row),
   '',
+  ...ratioTable(ratios),
 ]
 
 export const targetLine = ({ met, what, want, got }: Target) =>

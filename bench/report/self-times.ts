@@ -1,7 +1,7 @@
-/** A .cpuprofile, added up: which share of the busy time was spent in a module's and in a function's own code. */
+/** Adds up a .cpuprofile: the share of the busy time spent in each module's and each function's own code. */
 export interface CpuProfile {
   nodes: { id: number; callFrame: { functionName: string; url: string; lineNumber: number } }[]
-  /** The node that was running, and how long since the sample before, microseconds. */
+  /** The node that was running, and the microseconds since the previous sample. */
   samples: number[]
   timeDeltas: number[]
 }
@@ -11,7 +11,7 @@ export interface SelfTimes {
   functions: Map<string, number>
 }
 
-/** `skipUs`: how much of the beginning is start and warm-up. */
+/** `skipUs`: start and warm-up, to be left out. */
 export function selfTimes({ nodes, samples, timeDeltas }: CpuProfile, skipUs: number): SelfTimes {
   const frames = new Map(nodes.map(({ id, callFrame }) => [id, callFrame]))
   const modules = new Map<string, number>()
@@ -39,7 +39,7 @@ export function selfTimes({ nodes, samples, timeDeltas }: CpuProfile, skipUs: nu
 const add = (sums: Map<string, number>, name: string, us: number) =>
   sums.set(name, (sums.get(name) ?? 0) + us)
 
-/** A package, a part of Node, a file of ours, or what V8 does itself, such as collecting garbage. */
+/** A package, a part of Node, a file of ours, or V8's own work, such as garbage collection. */
 function moduleOf(url: string, functionName: string): string {
   // Written in C++: sockets, the HTTP parser, hashes.
   if (url === '') return functionName.startsWith('(') ? functionName : 'native code'

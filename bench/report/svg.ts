@@ -1,4 +1,4 @@
-/** A plot of a benchmark: a bar for each candidate, with a line from the lowest to the highest round. */
+/** A plot of a benchmark: a bar for each candidate up to its median, with a line from the 25th to the 75th percentile. */
 import type { Outcome, Table } from '../outcome.ts'
 import type { Result } from '../rounds.ts'
 import { type Column, columns, shown } from './columns.ts'
@@ -27,7 +27,7 @@ const text = (x: number, y: number, content: string, more = '') =>
 const line = (x1: number, y1: number, x2: number, y2: number) =>
   `<line x1="${x1.toFixed(1)}" y1="${y1.toFixed(1)}" x2="${x2.toFixed(1)}" y2="${y2.toFixed(1)}" stroke="#1b2429"/>`
 
-/** The bars of one figure, each in its row. */
+/** The bars of one figure, one per row. */
 function panel(
   results: Result[],
   plot: (typeof plotted)[number],
@@ -37,12 +37,12 @@ function panel(
 ): string[] {
   const { figure, title } = plot
   const { digits } = columns.find((column) => column.figure === figure)!
-  const highest = Math.max(...results.map(({ max }) => max[figure] ?? 0))
+  const highest = Math.max(...results.map(({ upperQuartile }) => upperQuartile[figure] ?? 0))
   const scale = (value: number) => (value / highest) * (wide - valueWidth)
-  const bars = results.flatMap(({ name, median, min, max }, i) => {
+  const bars = results.flatMap(({ name, median, lowerQuartile, upperQuartile }, i) => {
     const y = top + i * rowHeight
     const middle = y + barHeight / 2
-    const [low, high] = [left + scale(min[figure] ?? 0), left + scale(max[figure] ?? 0)]
+    const [low, high] = [left + scale(lowerQuartile[figure] ?? 0), left + scale(upperQuartile[figure] ?? 0)]
     const colour = isOurs(name) ? ours : others
     return [
       `<rect x="${left}" y="${y}" width="${scale(median[figure] ?? 0).toFixed(1)}" height="${barHeight}" fill="${colour}"/>`,
@@ -55,8 +55,8 @@ function panel(
   return [text(left, top - 10, title, 'fill="#56636b"'), ...bars]
 }
 
-/** Peers are gray. Where all are Latchkey there is nobody to stand out from. */
-const peers = ['bare', 'fastify-rate-limit', 'flexible', 'obvious']
+/** What Latchkey is compared with is grey. */
+const peers = ['latchkey-before', 'bare', 'fastify-rate-limit', 'flexible', 'obvious', 'caching']
 const isOurs = (name: string) => !peers.includes(name)
 
 function chart({ title, results }: Table, top: number): string[] {

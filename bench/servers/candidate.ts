@@ -1,6 +1,6 @@
 /**
- * A measured process: Latchkey itself as its users start it, or a peer. Each says `{"msg":"listening","port":N}` in a line of
- * its own on stdout, which is what Latchkey's log says, and answers the probe's question.
+ * A measured process: Latchkey as its users start it, or a peer. Each prints `{"msg":"listening","port":N}` on a line of its own,
+ * as Latchkey's log does, and answers the probe's question.
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -9,11 +9,20 @@ import { candidateProgram, latchkeyCli, probe } from '../paths.ts'
 import { question, type Usage } from '../probe.ts'
 import { stopProcess } from './stop-process.ts'
 
-export type CandidateName = 'latchkey' | 'bare' | 'fastify-rate-limit' | 'flexible' | 'obvious'
+export type CandidateName =
+  | 'latchkey'
+  | 'latchkey-before'
+  | 'bare'
+  | 'fastify-rate-limit'
+  | 'flexible'
+  | 'obvious'
+  | 'caching'
 
 export interface Candidate {
   name: string
   url: string
+  /** It goes on working for a request after the response: last_used_at. */
+  writesLater: boolean
   usage(): Promise<Usage>
   stop(): Promise<void>
 }
@@ -22,18 +31,21 @@ export interface CandidateOptions {
   databaseUrl: string
   redisUrl: string
   hashSecret: string
-  /** Further options of node itself. */
+  /** Options of node itself. */
   nodeArgs?: string[]
+  /** Latchkey's program, where it is not this checkout's. */
+  cli?: string
 }
 
 const startMsMax = 20_000
 
 export async function startCandidate(name: CandidateName, options: CandidateOptions): Promise<Candidate> {
-  const { databaseUrl, redisUrl, hashSecret, nodeArgs = [] } = options
-  const [program, args] = name === 'latchkey' ? [latchkeyCli, ['serve']] : [candidateProgram(name), []]
+  const { databaseUrl, redisUrl, hashSecret, nodeArgs = [], cli = latchkeyCli } = options
+  const isLatchkey = name.startsWith('latchkey')
+  const [program, args] = isLatchkey ? [cli, ['serve']] : [candidateProgram(name), []]
   const child = fork(program, args, {
     execArgv: [...nodeArgs, '--import', probe],
-    // Nothing else of our surroundings: a NODE_OPTIONS or LOG_LEVEL would change what is measured.
+    // Nothing else from our environment: a NODE_OPTIONS or LOG_LEVEL would change what is measured.
     env: {
       PATH: process.env.PATH,
       NODE_ENV: 'production',
@@ -50,8 +62,9 @@ export async function startCandidate(name: CandidateName, options: CandidateOpti
     return {
       name,
       url: `http://127.0.0.1:${port}`,
+      writesLater: isLatchkey,
       async usage() {
-        if (!child.connected) throw new Error(`${name} has ended by itself`)
+        if (!child.connected) throw new Error(`${name} has ended`)
         child.send(question)
         const [usage] = await once(child, 'message')
         return usage as Usage
@@ -67,8 +80,8 @@ export async function startCandidate(name: CandidateName, options: CandidateOpti
 function listening(child: ChildProcess, name: string): Promise<number> {
   return new Promise((resolve, reject) => {
     const fail = (why: string) => reject(new Error(`${name} ${why}`))
-    const timer = setTimeout(() => fail(`does not listen after ${startMsMax / 1000} s`), startMsMax)
-    child.once('exit', (code, signal) => fail(`ended with ${code ?? signal} before it listened`))
+    const timer = setTimeout(() => fail(`was not listening after ${startMsMax / 1000} s`), startMsMax)
+    child.once('exit', (code, signal) => fail(`ended with ${code ?? signal} before it was listening`))
     child.once('error', ({ message }) => fail(`could not be started: ${message}`))
     createInterface({ input: child.stdout! }).on('line', (line) => {
       const port = portIn(line)

@@ -1,5 +1,4 @@
-/** A port for a server that cannot choose one by itself. */
-
+/** A port for a server that cannot choose one itself. */
 import type { AddressInfo } from 'node:net'
 import { createServer } from 'node:net'
 

@@ -1,4 +1,4 @@
-/** The Postgres behind the candidates: the embedded one in a folder of this run, or the one of BENCH_DATABASE_URL. */
+/** The Postgres behind the candidates: an embedded one in this run's folder, or that of BENCH_DATABASE_URL. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import postgres from 'postgres'
@@ -7,9 +7,9 @@ import { processTreeCpuUs } from './process-tree-cpu.ts'
 
 export interface PostgresServer {
   version: string
-  /** A new, empty database; dropped at the end. */
+  /** A new, empty database, dropped at the end. */
   createDatabase(purpose: string): Promise<string>
-  /** CPU time of the server's processes, microseconds; null where it cannot be told. */
+  /** CPU time of the server's processes in microseconds; null where it cannot be read. */
   cpuUs(): number | null
   stop(): Promise<void>
 }

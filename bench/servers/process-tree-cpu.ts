@@ -1,28 +1,34 @@
-/** What a server of many processes has used: itself, its children, and those of them that have ended. Linux only. */
-import { readdirSync, readFileSync } from 'node:fs'
+/** What a server of several processes has used: the first one, its children, and those that have ended. Linux only. */
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 
-/** Linux tells processor time in these, whatever the kernel's own tick is. */
+/** The unit of CPU time in /proc/PID/stat, whatever the kernel's own tick is. */
 const tickUs = 10_000
 
-/** utime, stime, and what ended children used, in ticks; the fields after the name, which may hold blanks and brackets. */
-function statOf(pid: number) {
+/**
+ * From `schedstat` the process's own time: in nanoseconds, because a tick is too coarse for a short window. It is that of the
+ * main thread, and Postgres has no other. From `stat` the parent and the time of ended children, after the name, which may
+ * contain blanks and brackets.
+ */
+function timesOf(pid: number) {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-  const fields = stat
-    .slice(stat.lastIndexOf(')') + 2)
-    .split(' ')
-    .map(Number)
-  return { parent: fields[1]!, own: fields[11]! + fields[12]!, ended: fields[13]! + fields[14]! }
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  const [ownNs] = readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ')
+  return {
+    parent: Number(fields[1]),
+    ownUs: Number(ownNs) / 1000,
+    endedUs: (Number(fields[13]) + Number(fields[14])) * tickUs,
+  }
 }
 
 export function processTreeCpuUs(root: number): number | null {
-  if (process.platform !== 'linux') return null
-  const { own, ended } = statOf(root)
-  let ticks = own + ended
+  if (!existsSync('/proc/self/schedstat')) return null
+  const { ownUs, endedUs } = timesOf(root)
+  let sumUs = ownUs + endedUs
   for (const name of readdirSync('/proc').filter((entry) => /^\d+$/.test(entry))) {
     try {
-      const child = statOf(Number(name))
-      if (child.parent === root) ticks += child.own
+      const child = timesOf(Number(name))
+      if (child.parent === root) sumUs += child.ownUs
     } catch {} // ended meanwhile
   }
-  return ticks * tickUs
+  return sumUs
 }

@@ -1,22 +1,22 @@
-/** The load balancers that are tried, and how they are set up. */
+/** The load balancers we know, and their configurations. */
 
 export interface Backend {
   /** Address and port of an instance. */
   host: string
-  /** Port of its /readyz; where none is given it counts as ready as long as it takes connections. */
+  /** Port of its /readyz. Without one, it counts as ready while it accepts connections. */
   readyPort?: number
 }
 
 export interface ProxyRules {
-  /** A request with this header is answered 403 by the proxy itself. In small letters. */
+  /** The proxy itself answers 403 to a request with this header. In lower case. */
   refusedHeader?: string
-  /** Bodies go on as they arrive, and not when they are whole; HAProxy always does that. */
+  /** Pass bodies on as they arrive instead of when they are complete. HAProxy always does. */
   streamed?: boolean
 }
 
 export interface ProxyKind {
   name: 'nginx' | 'haproxy'
-  /** What to start it with; its configuration is in `file`, `folder` is its own. */
+  /** Its arguments; `file` holds its configuration, and `folder` is its own. */
   args(file: string, folder: string): string[]
   config(port: number, backends: readonly Backend[], rules?: ProxyRules): string
 }
@@ -24,12 +24,12 @@ export interface ProxyKind {
 const check = ({ readyPort }: Backend) =>
   readyPort === undefined ? '' : ` check port ${readyPort} inter 200ms fall 2 rise 1`
 
-/** Connections to the instances are kept, as one would in production. */
+/** They keep connections to the instances open, as in production. */
 export const proxyKinds: readonly ProxyKind[] = [
   {
     name: 'nginx',
     args: (file, folder) => ['-e', 'stderr', '-p', folder, '-c', file],
-    // It asks nobody whether he is ready: an instance that refuses a connection is left alone for a second.
+    // It has no health checks: an instance that refuses a connection gets no requests for a second.
     config: (port, backends, { refusedHeader, streamed = false } = {}) => `
 daemon off;
 worker_processes 1;

@@ -16,7 +16,7 @@ export interface Proxy {
 
 const startMsMax = 5000
 
-/** Null where there is none. */
+/** Null if there is none. */
 export function chooseProxy(): ((folder: string, urls: string[]) => Promise<Proxy>) | null {
   const kind = proxyKinds.find(({ name }) => spawnSync(name, ['-v']).status === 0)
   return kind === undefined ? null : (folder, urls) => startProxy(kind, folder, urls)
@@ -40,7 +40,7 @@ async function startProxy(kind: ProxyKind, folder: string, urls: string[]): Prom
 
 async function accepts(port: number, runs: () => boolean): Promise<void> {
   for (const untilMs = performance.now() + startMsMax; performance.now() < untilMs; await pause(20)) {
-    if (!runs()) throw new Error('the proxy ended at once')
+    if (!runs()) throw new Error('the proxy ended immediately')
     const open = await new Promise((resolve) => {
       const socket = connect(port, '127.0.0.1')
       socket.once('connect', () => resolve(true)).once('error', () => resolve(false))

@@ -1,13 +1,13 @@
-/** The Redis that the candidates count in: a redis-server of our own, or the one of BENCH_REDIS_URL. */
+/** The Redis the candidates count in: our own redis-server, or that of BENCH_REDIS_URL. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { Redis } from 'ioredis'
 import { freePort } from './free-port.ts'
 import { stopProcess } from './stop-process.ts'
 
 export interface RedisUsage {
-  /** EVALSHA, EVAL and FCALL: what clients sent, not what scripts call. */
+  /** EVALSHA, EVAL and FCALL, as clients sent them. Calls made by scripts are not counted. */
   scriptCalls: number
-  /** User and system time of the server process since its start, microseconds. */
+  /** User and system time of the server process since its start, in microseconds. */
   cpuUs: number
 }
 
@@ -63,7 +63,7 @@ function spawnServer(port: number, folder: string): Promise<ChildProcess> {
     server.once('error', () =>
       reject(
         new Error(
-          'there is no redis-server on PATH: install one, or set BENCH_REDIS_URL to one that has no other use',
+          'redis-server is not on PATH: install it, or set BENCH_REDIS_URL to a Redis with no other use',
         ),
       ),
     )

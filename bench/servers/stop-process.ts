@@ -1,4 +1,4 @@
-/** Ends a process that we started: in order, or after ten seconds anyway. */
+/** Ends a process that we started: by SIGTERM, and after ten seconds by SIGKILL. */
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 

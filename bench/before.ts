@@ -1,0 +1,63 @@
+/**
+ * Another checkout of Latchkey, built, to measure beside this one: `--before FOLDER`. Its schema may differ, so its own program makes
+ * its database and its own API mints its keys.
+ */
+import { execFile } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { appendFile, writeFile } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import { promisify } from 'node:util'
+import postgres from 'postgres'
+import { limit } from './candidates/answer.ts'
+import { hashSecret } from './keys.ts'
+import type { Rig } from './rig.ts'
+import type { Candidate } from './servers/candidate.ts'
+
+export interface Before {
+  candidate: Candidate
+  tokensFile: string
+}
+
+export async function startBefore(rig: Rig, folder: string, purpose: string, keys: number): Promise<Before> {
+  const cli = resolve(folder, 'dist/src/cli.js')
+  if (!existsSync(cli)) throw new Error(`--before: ${cli} is missing; run npm ci and npm run build there`)
+  rig.say(`latchkey-before: a database with ${keys} ${keys === 1 ? 'key' : 'keys'}`)
+  const databaseUrl = await rig.postgres.createDatabase(`${purpose}_before`)
+  // A Redis database of its own: the two may use the same names differently.
+  const redisUrl = Object.assign(new URL(rig.redis.url), { pathname: '/1' }).href
+
+  const run = async (...args: string[]) => {
+    const env = {
+      PATH: process.env.PATH,
+      DATABASE_URL: databaseUrl,
+      REDIS_URL: redisUrl,
+      HASH_SECRET: hashSecret,
+    }
+    return (await promisify(execFile)(process.execPath, [cli, ...args], { env })).stdout
+  }
+  await run('migrate')
+  const user = JSON.parse(await run('users', 'create', '--name', 'a user of a benchmark', '--json'))
+  const options = ['--name', 'key 0', '--rate-limit-rpm', String(limit), '--json']
+  const first = JSON.parse(await run('keys', 'create', '--user', user.id, ...options))
+
+  const candidate = await rig.start('latchkey-before', { url: databaseUrl, redisUrl }, { cli })
+  const tokensFile = join(rig.folder, `tokens-${purpose}-before`)
+  await writeFile(tokensFile, `${first.plain_key}\n`)
+  for (let n = 1; n < keys; n++)
+    await appendFile(tokensFile, `${await createKey(candidate.url, first.plain_key, n)}\n`)
+  const sql = postgres(databaseUrl, { max: 1 })
+  await sql`vacuum analyze`
+  await sql.end()
+  return { candidate, tokensFile }
+}
+
+async function createKey(url: string, token: string, n: number): Promise<string> {
+  const response = await fetch(`${url}/v1/keys`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ name: `key ${n}`, rate_limit_rpm: limit }),
+  })
+  if (response.status !== 201) throw new Error(`latchkey-before: creating a key got ${response.status}`)
+  const { plain_key } = (await response.json()) as { plain_key: string }
+  return plain_key
+}
