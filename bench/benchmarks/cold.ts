@@ -5,7 +5,7 @@ import { inRounds, type Result } from '../rounds.ts'
 import type { CandidateName } from '../servers/candidate.ts'
 
 const names: CandidateName[] = ['latchkey', 'obvious']
-/** Few, because each window needs keys of its own: shorter windows would leave out most of Latchkey's later writes. */
+/** Few, because each window needs keys of its own, and in a shorter one Latchkey would hardly have begun to write. */
 const roundsMax = 5
 /** Aim to use half of a round's keys. A window that uses a key twice is rejected. */
 const usedShare = 0.5
@@ -37,7 +37,7 @@ export async function coldLookUps(rig: Rig, database: Database, skip: number): P
   // The trial shows for how many seconds the keys of a round last.
   let perS = 0
   for (const subject of subjects) perS = Math.max(perS, (await measure(rig, subject, -1, 1)).requestsPerS)
-  const seconds = Math.max(1, Math.floor((count * usedShare) / perS))
+  const seconds = Math.max(1, Math.min(rig.seconds, Math.floor((count * usedShare) / perS)))
   const results = await inRounds(rig, subjects, { rounds, seconds })
   await rig.stopCandidates()
   return { results, rounds, seconds }
