@@ -1,6 +1,6 @@
 /**
  * Measures in rounds: each round holds one short window of every subject, and each round starts with a different one. All of
- * them stay up meanwhile. Noise (another process, a slower minute of the machine) then hits all of them alike, and a ratio within
+ * them stay up throughout. Noise (another process, a slower minute of the machine) then hits all of them alike, and a ratio within
  * one round hardly feels it.
  */
 import { measure, type Sample, type Subject } from './measure.ts'

@@ -7,6 +7,8 @@ import type { Hit, Shot } from './load.ts'
 export async function shootWrk({ url, tokensFile, first, count, connections, seconds }: Shot): Promise<Hit> {
   const running = promisify(execFile)('wrk', [
     '--threads=1',
+    // A stalled machine is no error: the default of 2 s would fail the run.
+    '--timeout=10s',
     `--connections=${connections}`,
     `--duration=${seconds}s`,
     `--script=${wrkScript}`,

@@ -28,7 +28,7 @@ export function processTreeCpuUs(root: number): number | null {
     try {
       const child = timesOf(Number(name))
       if (child.parent === root) sumUs += child.ownUs
-    } catch {} // ended meanwhile
+    } catch {} // it has just ended
   }
   return sumUs
 }
