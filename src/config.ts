@@ -1,6 +1,7 @@
 /** The configuration: read from the environment once, checked whole, frozen. The only file that reads process.env. */
 import { isIP } from 'node:net'
 import { rateLimitMax } from '../schemas/key.ts'
+import { parseRedisUrl, type RedisServers } from './rules/redis-url.ts'
 
 export interface Config {
   host: string
@@ -15,8 +16,8 @@ export interface Config {
   databaseUrl: string | null
   /** libpq's variables for TLS. The URL takes precedence. */
   pgSsl: { sslmode?: string; sslrootcert?: string; sslcert?: string; sslkey?: string }
-  /** Empty: counting in memory. One: a server. Several: a Redis Cluster. */
-  redisUrls: readonly string[]
+  /** null: counting in memory. */
+  redis: Readonly<RedisServers> | null
   /** null: one is made and kept in `dataDir` (embedded only). */
   hashSecret: string | null
   /** A secret before, whose keys go on working and are hashed anew when used. */
@@ -96,17 +97,11 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
         env[`PG${name.toUpperCase()}`]?.trim() || undefined,
       ]),
     ),
-    redisUrls: read<readonly string[]>(
+    redis: read<RedisServers | null>(
       'REDIS_URL',
-      [],
-      'a redis:// or rediss:// URL, its path a database number if any, or several without one separated by commas for a cluster',
-      (value) => {
-        const urls = value.split(',').map((url) => url.trim())
-        // A cluster has the database 0 alone.
-        const path = urls.length === 1 ? /^\/?\d*$/ : /^\/?0?$/
-        const isRedis = (url: string) => isUrl(url, ['redis:', 'rediss:']) && path.test(new URL(url).pathname)
-        return urls.every(isRedis) ? urls : undefined
-      },
+      null,
+      'a redis:// or rediss:// URL, its path a database number if any; or, for a cluster, several separated by commas, with the same scheme, user and password and no database number',
+      parseRedisUrl,
     ),
     hashSecret: secret('HASH_SECRET', hashSecretMinLength),
     hashSecretPrevious: secret('HASH_SECRET_PREVIOUS', hashSecretMinLength),

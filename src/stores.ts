@@ -25,6 +25,30 @@ export type Publish = (versions: KeyVersion[]) => Promise<void>
 
 // ---- counting -------------------------------------------------------------------------------------------------
 
+/** Why a shared counter does not count. A label of a metric, so there are only these. */
+export const outageCauses = [
+  'wrong_password',
+  'no_permission',
+  'certificate',
+  'tls',
+  'unknown_host',
+  'refused',
+  'unreachable',
+  'disconnected',
+  'timeout',
+  'loading',
+  'read_only',
+  'out_of_memory',
+  'cluster_down',
+  'other',
+] as const
+
+export interface Outage {
+  cause: (typeof outageCauses)[number]
+  /** In the words of the server or the system. Holds no credential. */
+  reason: string
+}
+
 /** What one script call answered to all who were counted by it. */
 export interface CountReply {
   /** The counting server's clock, Unix milliseconds. */
@@ -35,7 +59,10 @@ export interface CountReply {
   readonly shared: boolean
 }
 
-/** `number`: this hit's own in the minute, from 1. `version`: the key's; 0 if none is known, below 0 if unreadable. */
+/**
+ * `count`: this hit's own in the minute, from 1; below 1 if there was no room to count it. `version`: the key's; 0 if none is
+ * known, below 0 if unreadable.
+ */
 export type OnCounted = (count: number, version: number, turn: CountReply) => void
 
 export interface Counter {
@@ -46,8 +73,13 @@ export interface Counter {
    * confirmed (and never can be in `memory` mode); never rejects. A version is never lowered.
    */
   raise(versions: KeyVersion[]): Promise<boolean>
-  /** shared: one count for all instances; local: the shared store is away, this instance counts on; memory: there is none. */
+  /**
+   * shared: one count for all instances; local: the shared store is down or some part of it is, and this instance counts in its
+   * place; memory: there is none.
+   */
   readonly mode: 'shared' | 'local' | 'memory'
+  /** Why the mode is local, one for each server that does not count. */
+  readonly outages: readonly Outage[]
   close(): Promise<void>
 }
 

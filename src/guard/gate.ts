@@ -87,6 +87,12 @@ export function createGate(options: GateOptions): Gate {
     readFirst(hit, answer, goOn)
   }
 
+  /** Not counted, for lack of room. */
+  function shed(done: Done) {
+    onShed?.('counter')
+    done(new Unavailable('too many requests are waiting to be counted'))
+  }
+
   return {
     verify(token, done) {
       const cacheName = cache.nameOf(token)
@@ -99,6 +105,7 @@ export function createGate(options: GateOptions): Gate {
 
     hit(key, done) {
       const taken = counter.hit(key.id, (count, version, turn) => {
+        if (count < 1) return shed(done)
         const decision = decide(key, version, turn, trust)
         const { nowMs } = turn
         if (decision === 'read_first') return readFirst({ key, count, version, nowMs }, done, done)
@@ -106,10 +113,7 @@ export function createGate(options: GateOptions): Gate {
         if (decision === 'refresh_ahead') reader.refresh(key)
         done(null, admit(key, count, nowMs))
       })
-      if (!taken) {
-        onShed?.('counter')
-        done(new Unavailable('too many requests are waiting to be counted'))
-      }
+      if (!taken) shed(done)
     },
 
     get postgresDown() {

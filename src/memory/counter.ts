@@ -1,7 +1,7 @@
 /** Counts in this process: for one instance with nothing installed. The same interface as the one on Redis. */
 import { minuteOf } from '../rules/window.ts'
 import type { Counter } from '../stores.ts'
-import { createMinuteCounts } from './minute-counts.ts'
+import { createMinuteCounts, type MinuteCounts } from './minute-counts.ts'
 
 /** Longer than any copy of a key is believed. */
 const versionTtlMs = 10 * 60_000
@@ -10,12 +10,12 @@ const pruneAbove = 10_000
 export interface MemoryCounterOptions {
   /** Whether this process is the only one that caches keys. If not, it cannot tell the others of a change, and confirms none. */
   alone?: boolean
+  counts?: MinuteCounts
   now?: () => number
 }
 
-export function createMemoryCounter({ alone = true, now = Date.now }: MemoryCounterOptions = {}): Counter {
-  const counts = createMinuteCounts()
-  let lastMinute = -1
+export function createMemoryCounter(options: MemoryCounterOptions = {}): Counter {
+  const { alone = true, counts = createMinuteCounts(), now = Date.now } = options
   const versions = new Map<string, { version: number; untilMs: number }>()
 
   function prune(nowMs: number) {
@@ -24,12 +24,11 @@ export function createMemoryCounter({ alone = true, now = Date.now }: MemoryCoun
 
   return {
     mode: 'memory',
+    outages: [],
     hit(keyId, onCounted) {
       const nowMs = now()
-      const minute = minuteOf(nowMs)
-      if (counts.full && minute === lastMinute) return false
-      lastMinute = minute
-      const number = counts.add(keyId, minute, 1)
+      const number = counts.add(keyId, minuteOf(nowMs), 1)
+      if (number < 1) return false
       const turn = { nowMs, monoMs: performance.now(), shared: false }
       onCounted(number, versions.get(keyId)?.version ?? 0, turn)
       return true

@@ -1,6 +1,7 @@
 /** What /metrics shows (Prometheus text format). Counted as plain numbers on the hot path, and read at the scrape. */
 import { collectDefaultMetrics, Gauge, Histogram, Counter as PromCounter, Registry } from 'prom-client'
 import { refusalReasons } from '../../schemas/refusal.ts'
+import { type Outage, outageCauses } from '../stores.ts'
 
 export type BatchName = 'counter' | 'lookups' | 'audit' | 'last_used' | 'rehash'
 
@@ -19,6 +20,7 @@ export interface Metrics {
 /** What is read at the scrape. */
 export interface Gauges {
   redisDegraded(): boolean
+  redisCauses(): Outage['cause'][]
   postgresDegraded(): boolean
   cachedKeys(): number
 }
@@ -101,6 +103,16 @@ export function createMetrics(gauges: Gauges): Metrics {
     registers,
     collect() {
       this.set(Number(gauges.redisDegraded()))
+    },
+  })
+  new Gauge({
+    name: 'latchkey_redis_degraded_cause',
+    help: '1 for each cause that keeps a Redis server from counting for this instance.',
+    labelNames: ['cause'],
+    registers,
+    collect() {
+      const causes = gauges.redisCauses()
+      for (const cause of outageCauses) this.set({ cause }, Number(causes.includes(cause)))
     },
   })
   new Gauge({

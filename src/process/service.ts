@@ -24,7 +24,7 @@ export interface Service {
   stores: Stores
   metrics: Metrics
   /** What the readiness probe tells of the servers behind. */
-  health(): { redis: string; postgres: string }
+  health(): { redis: string; redis_cause?: string; postgres: string }
   /**
    * Answers what is under way, writes what is queued, and lets go of the servers. Before that it goes on taking requests for
    * `drainMs`, and each answer ends its connection.
@@ -45,15 +45,17 @@ const maintainEveryMs = 3_600_000
 export async function openService(
   config: Config,
   log: Log,
-  options: Omit<OpenOptions, 'onMode' | 'onBatch' | 'onShed'>,
+  options: Omit<OpenOptions, 'onOutage' | 'onBatch' | 'onShed'>,
 ): Promise<Service> {
   const { patience = 1 } = options
+  // Redis may come while the stores are opened: there is no cached key yet, and no gate.
+  let invalidateCache = () => {}
   const stores = await openStores(config, {
     ...options,
-    onMode(mode, reason) {
-      if (mode === 'shared') gate.invalidateBefore()
-      if (mode === 'shared') log.info('counting in Redis again')
-      else log.warn({ reason }, 'Redis is away: this instance counts by itself')
+    onOutage(outage) {
+      if (outage !== null) return log.warn(outage, 'Redis is away: this instance counts by itself')
+      invalidateCache()
+      log.info('counting in Redis again')
     },
     onBatch: (hits) => metrics.batch('counter', hits),
     onShed: (queue) => metrics.shed(queue),
@@ -65,6 +67,7 @@ export async function openService(
   const cache = createKeyCache(cacheEntriesMax)
   const metrics = createMetrics({
     redisDegraded: () => counter.mode === 'local',
+    redisCauses: () => counter.outages.map(({ cause }) => cause),
     postgresDegraded: () => gate.postgresDown,
     cachedKeys: () => cache.size,
   })
@@ -91,6 +94,7 @@ export async function openService(
     onShed: metrics.shed,
     lookupTimeoutMs: lookupTimeoutMs * patience,
   })
+  invalidateCache = gate.invalidateBefore
   const rehashes = createBatcher<Rehash, undefined>({
     batchMax: rehashBatchMax,
     inFlightMax: 1,
@@ -176,7 +180,14 @@ export async function openService(
     app,
     stores,
     metrics,
-    health: () => ({ redis: counter.mode, postgres: gate.postgresDown ? 'away' : 'ok' }),
+    health() {
+      const [outage] = counter.outages
+      return {
+        redis: counter.mode,
+        ...(outage && { redis_cause: outage.cause }),
+        postgres: gate.postgresDown ? 'away' : 'ok',
+      }
+    },
     async close(drainMs = 0) {
       drain.start()
       if (drainMs > 0) await sleep(drainMs)

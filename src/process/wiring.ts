@@ -16,7 +16,7 @@ import { type Migration, migrate } from '../postgres/migrate.ts'
 import { dropPartitionsOlderThan, ensurePartitions } from '../postgres/partitions.ts'
 import { createPool, isServersFault, type Pool } from '../postgres/pool.ts'
 import { createUserStore } from '../postgres/users.ts'
-import { connectRedis, requireDatabase, whenReady } from '../redis/connect.ts'
+import { connectRedis, requireDatabase } from '../redis/connect.ts'
 import { createRedisCounter, type RedisCounterOptions } from '../redis/counter.ts'
 import type { AuditLog, Counter, KeyStore, UserStore } from '../stores.ts'
 
@@ -43,7 +43,7 @@ export interface OpenOptions {
   onProgress?: (line: string) => void
   /** Ends the waiting for a database that is not there yet. */
   signal?: AbortSignal
-  onMode?: RedisCounterOptions['onMode']
+  onOutage?: RedisCounterOptions['onOutage']
   onBatch?: RedisCounterOptions['onBatch']
   /** A queue was full, and a request was answered 503. */
   onShed?: (queue: string) => void
@@ -160,16 +160,25 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
 }
 
 async function openCounter(config: Config, options: OpenOptions, alone: boolean): Promise<Counter> {
-  const { redis, onMode, onBatch, patience = 1 } = options
-  if (config.redisUrls.length === 0 && redis === undefined) {
-    return createMemoryCounter({ alone })
+  const { redis, onOutage, onBatch, patience = 1 } = options
+  const client = redis ?? (config.redis && connectRedis(config.redis))
+  if (client === null) return createMemoryCounter({ alone })
+  const counter = createRedisCounter({
+    client,
+    patience,
+    ...(onOutage && { onOutage }),
+    ...(onBatch && { onBatch }),
+  })
+  try {
+    await requireDatabase(client)
+  } catch (error) {
+    await counter.close()
+    throw error
   }
-  const client = redis ?? connectRedis([...config.redisUrls])
-  // Without a listener a refused connection would end the process; the counter sees it by itself.
-  client.on('error', () => {})
-  await whenReady(client, redisWaitMs * patience)
-  await requireDatabase(client)
-  return createRedisCounter({ client, patience, ...(onMode && { onMode }), ...(onBatch && { onBatch }) })
+  // Servers that do not count by then are down, and this instance starts without them.
+  const untilMs = performance.now() + redisWaitMs * patience
+  while (counter.mode === 'local' && performance.now() < untilMs) await sleep(10)
+  return counter
 }
 
 async function migrated(

@@ -1,13 +1,18 @@
-/** Connections to Redis as the counter needs them: an answer soon, or none. */
-import { lookup } from 'node:dns'
-import { setTimeout as sleep } from 'node:timers/promises'
-import { Cluster, Redis } from 'ioredis'
+/** Connections to Redis as the counter needs them: a prompt answer, or none. */
+import { connect, isIP } from 'node:net'
+import { checkServerIdentity, type PeerCertificate, connect as tlsConnect } from 'node:tls'
+import { AbstractConnector, Cluster, Redis, type RedisOptions } from 'ioredis'
+import type { RedisServers } from '../rules/redis-url.ts'
+import { isAnswer } from './outage.ts'
 
 /** Nothing is queued, resent or retried: an increment that got no answer may have run. */
 const impatient = {
   enableOfflineQueue: false,
   autoResendUnfulfilledCommands: false,
   maxRetriesPerRequest: 0,
+  // Whether a server can count is asked by a count (shard.ts). INFO, which ioredis would ask, does not tell, and while a
+  // server loads its data ioredis would wait for up to 10 s without a word.
+  enableReadyCheck: false,
   connectTimeout: 1000,
   // By itself the client waits 2 s for the end of a connection that has long ended.
   disconnectTimeout: 100,
@@ -15,20 +20,39 @@ const impatient = {
   retryStrategy: () => 200,
   connectionName: 'latchkey',
   keepAlive: 10_000,
-}
+} satisfies RedisOptions
 
 /** A slot that has moved is learned of at the first request for it, too. */
 const slotsRefreshMs = 2000
 
-/** One URL: a single server. Several: the nodes of a Redis Cluster to ask for its topology first. */
-export function connectRedis(urls: string[]): Redis | Cluster {
-  const [first, ...others] = urls
-  if (first !== undefined && others.length === 0) return new Redis(first, impatient)
-  const cluster = new Cluster(urls, {
-    redisOptions: impatient,
-    // A name that is not known is a node that is away; by itself the client would then ask none of the others.
-    dnsLookup: (host, done) => lookup(host, (error, address) => done(null, error ? host : address)),
+/** One node: a single server. Several: the nodes of a Redis Cluster to ask for its topology first. */
+export function connectRedis(servers: RedisServers): Redis | Cluster {
+  const { nodes, tls, username, password, db } = servers
+  const options = {
+    ...impatient,
+    Connector,
+    ...(tls && { tls: { checkServerIdentity: identityCheck(nodes.map(({ host }) => host)) } }),
+    ...(username !== undefined && { username }),
+    ...(password !== undefined && { password }),
+  }
+  const [first, ...others] = nodes
+  if (first === undefined || others.length > 0) return connectCluster(nodes, options)
+  const client = new Redis({ ...options, ...first, db })
+  // Without this ioredis would continue in database 0.
+  client.on('error', (error) => {
+    if (isSelectRefused(error)) client.disconnect(true)
+  })
+  return client
+}
+
+function connectCluster(nodes: RedisServers['nodes'], redisOptions: RedisOptions): Cluster {
+  const cluster = new Cluster([...nodes], {
+    // Here and not with the nodes: what the cluster names later gets nothing else.
+    redisOptions: redisOptions as Omit<RedisOptions, 'replyMapping'>,
+    // The names stay what they are: certificates are for them, and one that is unknown is only a node that is down.
+    dnsLookup: (host, done) => done(null, host),
     enableOfflineQueue: false,
+    enableReadyCheck: false,
     clusterRetryStrategy: () => 200,
     // A node that does not answer is as likely to be asked first as any.
     slotsRefreshTimeout: 500,
@@ -47,22 +71,66 @@ export function connectRedis(urls: string[]): Redis | Cluster {
   return cluster
 }
 
-/** Waits until commands can be sent to every server, at most so long: whoever is away is then taken for away. */
-export async function whenReady(client: Redis | Cluster, timeoutMs: number): Promise<void> {
-  const isReady = () =>
-    client.status === 'ready' &&
-    (!(client instanceof Cluster) || client.nodes('master').every(({ status }) => status === 'ready'))
-  const untilMs = performance.now() + timeoutMs
-  while (!isReady() && performance.now() < untilMs) await sleep(10)
+/**
+ * ioredis's own connector listens for one error of a stream. A refused TLS handshake may have two, and one that nobody
+ * listens for ends the process. A class because ioredis constructs it.
+ */
+class Connector extends AbstractConnector {
+  private readonly options: RedisOptions
+
+  constructor(options: unknown) {
+    const { disconnectTimeout } = options as typeof impatient
+    super(disconnectTimeout)
+    this.options = options as RedisOptions
+  }
+
+  async connect() {
+    const { host = '', port = 0, tls } = this.options
+    this.connecting = true
+    this.stream = tls
+      ? tlsConnect({ ...tls, host, port, ...(isIP(host) === 0 && { servername: host }) })
+      : connect({ host, port })
+    this.stream.on('error', (error) => {
+      this.firstError = error
+    })
+    return this.stream
+  }
 }
 
-/** The client goes on in database 0 where Redis has none of the number it was given; nobody would notice. */
+/**
+ * A certificate must be valid for the host that we connect to, or for a host name of REDIS_URL: the nodes of a cluster may
+ * announce addresses, while their certificates are for names.
+ */
+function identityCheck(hosts: string[]) {
+  const names = hosts.filter((host) => isIP(host) === 0)
+  return (host: string, certificate: PeerCertificate) => {
+    const fault = checkServerIdentity(host, certificate)
+    const isNamed = names.some((name) => checkServerIdentity(name, certificate) === undefined)
+    return isNamed ? undefined : fault
+  }
+}
+
+/** Throws where the server refuses the database that REDIS_URL names: it has none of that number, or not for this user. */
 export async function requireDatabase(client: Redis | Cluster): Promise<void> {
-  if (client instanceof Cluster || client.status !== 'ready' || !client.options.db) return
-  const { db } = client.options
-  await client.select(db).catch((error: Error) => {
-    if (!/out of range/.test(error.message)) return
+  if (client instanceof Cluster || !client.options.db) return
+  // By a connection of its own: the client's may never be ready.
+  const asking = client.duplicate({ db: 0, lazyConnect: true, retryStrategy: null })
+  asking.on('error', () => {})
+  try {
+    await asking.connect()
+    await asking.select(client.options.db)
+  } catch (error) {
+    // A server that is down or refuses the password may be there later.
+    if (!isSelectRefused(error as Error)) return
     client.disconnect()
-    throw new Error(`REDIS_URL names database ${db}, which this Redis does not have`)
-  })
+    const { message } = error as Error
+    throw new Error(`REDIS_URL names database ${client.options.db}, which this Redis refuses: ${message}`)
+  } finally {
+    asking.disconnect()
+  }
+}
+
+function isSelectRefused(error: Error): boolean {
+  const { command } = error as { command?: { name: string } }
+  return isAnswer(error) && command?.name.toLowerCase() === 'select'
 }

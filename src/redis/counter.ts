@@ -1,20 +1,21 @@
 /**
- * Counts in Redis, so that all instances share one count; while a server is away this instance counts on by itself. One
- * server, or a cluster: then each key is counted by the node that has its slot, and only the keys of a node that is away are
- * counted locally.
+ * Counts in Redis, so that all instances share one count; while a server is down this instance counts locally. One server, or
+ * a cluster: then each key is counted by the node that has its slot, and only the keys of a node that is down are counted
+ * locally.
  */
-import slotOf from 'cluster-key-slot'
 import { Cluster, type Redis } from 'ioredis'
-import { createMinuteCounts } from '../memory/minute-counts.ts'
-import type { Counter } from '../stores.ts'
+import { createMinuteCounts, type MinuteCounts } from '../memory/minute-counts.ts'
+import type { Counter, Outage } from '../stores.ts'
 import { loadScripts } from './scripts.ts'
-import { createShard, type Mode, type Shard } from './shard.ts'
+import { watchServers } from './servers.ts'
+import { createShard, type Shard } from './shard.ts'
 import { withTimeout } from './with-timeout.ts'
 
 export interface RedisCounterOptions {
   client: Redis | Cluster
-  /** Once for each change of a server's mode, with the reason. */
-  onMode?: (mode: Mode, reason: string) => void
+  lastCounts?: MinuteCounts
+  /** A server does not count, or, with null, counts again. Also where the outage turns out to have another cause that lasts. */
+  onOutage?: (outage: Outage | null) => void
   onBatch?: (hits: number, keys: number) => void
   now?: () => number
   /** How many times longer than usual to wait for Redis. */
@@ -28,51 +29,74 @@ const raiseAtOnce = 500
 const versionTtlS = 600
 
 export function createRedisCounter(options: RedisCounterOptions): Counter {
-  const { client, onMode = () => {}, onBatch, now = Date.now, patience = 1 } = options
+  const {
+    client,
+    lastCounts = createMinuteCounts(),
+    onOutage = () => {},
+    onBatch,
+    now = Date.now,
+    patience = 1,
+  } = options
   const scripts = loadScripts(client)
-  const lastCounts = createMinuteCounts()
-  const cluster = client instanceof Cluster ? client : null
+  const isCluster = client instanceof Cluster
   const shards = new Map<string, Shard>()
+  const servers = watchServers(client, {
+    onMasters: followMasters,
+    onLost: (server) => shards.get(server)?.goLocal(new Error('not connected')),
+  })
 
-  function shard(node: string): Shard {
-    let found = shards.get(node)
+  function shard(server: string): Shard {
+    let found = shards.get(server)
     if (found === undefined) {
       found = createShard({
         scripts,
         lastCounts,
-        groupOf: cluster ? (keyId) => keyId : () => '',
-        isConnected: () => client.status === 'ready',
-        locate: () => cluster?.refreshSlotsCache(),
+        groupOf: isCluster ? (keyId) => keyId : () => '',
+        fault: () => servers.fault(server),
+        probe: () => scripts.probe(servers.idOn(server)),
+        locate() {
+          if (isCluster) client.refreshSlotsCache()
+        },
         // A cluster's client replaces the connections of its nodes by itself.
         reconnect() {
-          if (!cluster) client.disconnect(true)
+          if (!isCluster) client.disconnect(true)
         },
-        onMode: (mode, reason) => onMode(mode, node === '' ? reason : `${node}: ${reason}`),
+        onOutage(outage) {
+          const where = server === '' ? '' : `${server}: `
+          onOutage(outage && { ...outage, reason: where + outage.reason })
+          if (outage === null) followMasters()
+        },
         onBatch,
         now,
         answerTimeoutMs: answerTimeoutMs * patience,
       })
-      shards.set(node, found)
+      shards.set(server, found)
     }
     return found
   }
 
-  /** The node that has the key's slot; "" where there is only one server. The id is the hash tag, so its slot is the key's. */
-  const nodeOf = (keyId: string): string =>
-    cluster === null ? '' : ((cluster as unknown as { slots: string[][] }).slots[slotOf(keyId)]?.[0] ?? '')
+  /** A shard for each master, also before its first hit; of those that are none any more, outages are seen to their end. */
+  function followMasters() {
+    const masters = servers.masters()
+    for (const [server, one] of shards) {
+      if (masters.has(server) || one.outage !== null) continue
+      one.close()
+      shards.delete(server)
+    }
+    for (const server of masters) shard(server)
+  }
 
-  const single = cluster === null ? shard('') : null
-  const shardOf = (keyId: string) => single ?? shard(nodeOf(keyId))
-
-  client.on('close', () => {
-    for (const one of shards.values()) one.goLocal('the connection is closed')
-  })
-  if (client.status !== 'ready') shard('').goLocal('not connected yet')
+  followMasters()
+  const single = isCluster ? null : shard('')
+  const shardOf = (keyId: string) => single ?? shard(servers.serverOf(keyId))
 
   return {
     get mode() {
-      for (const { mode } of shards.values()) if (mode === 'local') return 'local'
+      for (const { isShared } of shards.values()) if (!isShared) return 'local'
       return 'shared'
+    },
+    get outages() {
+      return [...shards.values()].flatMap(({ outage }) => outage ?? [])
     },
     hit: (keyId, onCounted) => shardOf(keyId).hit(keyId, onCounted),
     async raise(versions) {

@@ -7,7 +7,8 @@ import { minuteOf } from '../rules/window.ts'
 export interface Scripts {
   /** sql/redis/hit.lua for these API keys; in a cluster for one. */
   hit(keyIds: string[], hits: number[]): Promise<number[]>
-  ping(): Promise<unknown>
+  /** sql/redis/probe.lua on the server that has this id's slot. */
+  probe(id: string): Promise<number[]>
   /** sql/redis/raise-version.lua. */
   raiseVersion(keyId: string, version: number, ttlS: number): Promise<number>
 }
@@ -16,6 +17,7 @@ type Commands = {
   latchkeyHit(...args: (string | number)[]): Promise<number[]>
   latchkeyCount(key: string, minute: number, hits: number): Promise<number[]>
   latchkeyRaise(key: string, version: number, ttlS: number): Promise<number>
+  latchkeyProbe(key: string): Promise<number[]>
 }
 
 const source = (name: string) => readFileSync(fileURLToPath(import.meta.resolve(`#sql/${name}`)), 'utf8')
@@ -30,6 +32,7 @@ export function loadScripts(client: Redis | Cluster): Scripts {
   client.defineCommand('latchkeyHit', { lua: source('redis/hit.lua') })
   client.defineCommand('latchkeyCount', { lua: source('redis/count.lua'), numberOfKeys: 1 })
   client.defineCommand('latchkeyRaise', { lua: source('redis/raise-version.lua'), numberOfKeys: 1 })
+  client.defineCommand('latchkeyProbe', { lua: source('redis/probe.lua'), numberOfKeys: 1 })
   const commands = client as unknown as Commands
 
   /**
@@ -54,7 +57,7 @@ export function loadScripts(client: Redis | Cluster): Scripts {
   }
 
   return {
-    ping: () => client.ping(),
+    probe: (id) => commands.latchkeyProbe(`rl:{${id}}:probe`),
     hit: (keyIds, hits) =>
       client instanceof Cluster
         ? hitInCluster(keyIds[0]!, hits[0]!)

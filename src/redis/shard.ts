@@ -4,38 +4,46 @@
  * Hits are gathered for a turn of the event loop and go as one call of sql/redis/hit.lua (in a cluster one for each API key, which the
  * client sends together). A call that is not answered in time is not repeated (it may have run): its hits are counted by this
  * instance instead, from the last count seen, and nothing more is sent until a probe is answered.
+ *
+ * A shard begins as a new one: hits are sent, but that the server counts is only said once it has.
  */
 import type { MinuteCounts } from '../memory/minute-counts.ts'
 import { minuteOf } from '../rules/window.ts'
-import { type OnCounted, Unavailable } from '../stores.ts'
+import type { OnCounted, Outage } from '../stores.ts'
 import { createHits, type Hits } from './hits.ts'
+import { isAnswer, outageOf } from './outage.ts'
 import type { Scripts } from './scripts.ts'
 import { withTimeout } from './with-timeout.ts'
 
-export type Mode = 'shared' | 'local'
-
 export interface ShardOptions {
-  scripts: Scripts
+  scripts: Pick<Scripts, 'hit'>
   lastCounts: MinuteCounts
   /** Which calls hits on a key may share: in a cluster only those on the same, since a slot may be on its way, key by key. */
   groupOf: (keyId: string) => string
-  isConnected: () => boolean
+  /** Why nothing can be sent; null while connected. */
+  fault: () => Error | null
+  /** Has the server write what a count writes: one that answers PING may still be unable to count. */
+  probe: () => Promise<number[]>
   /** Asks where the keys are: after a failover they are elsewhere, and a node that is silent does not say so. */
   locate: () => void
   /** Replaces the connection: it has been silent for too long. */
   reconnect: () => void
-  onMode: (mode: Mode, reason: string) => void
+  /** Null when the server counts again. Called again where an outage turns out to have another cause that lasts. */
+  onOutage: (outage: Outage | null) => void
   onBatch?: ((hits: number, keys: number) => void) | undefined
   now: () => number
   answerTimeoutMs: number
 }
 
 export interface Shard {
-  readonly mode: Mode
+  /** Whether the server counts, as far as its last answer says. */
+  readonly isShared: boolean
+  /** Why this instance counts in its place. */
+  readonly outage: Outage | null
   /** False when full: nothing was counted. */
   hit(keyId: string, onCounted: OnCounted): boolean
-  /** Counts by itself from now on, until Redis answers a probe. */
-  goLocal(reason: string): void
+  /** Counts locally from now on, until Redis answers a probe. */
+  goLocal(error: Error): void
   close(): void
 }
 
@@ -48,21 +56,20 @@ const waitingMax = 50_000
 const probeEveryMs = 200
 /** A connection that answers no probe for this long is replaced: its peer may be gone without a word. */
 const staleAfterMs = 1000
+/** A new shard waits this long for its connection before it says that there is none. */
+const newForMs = 1000
+const newProbeEveryMs = 20
+
+/** What does not heal by itself, so that somebody must know of it. */
+const lasting: Outage['cause'][] = ['wrong_password', 'no_permission', 'certificate', 'tls', 'unknown_host']
 
 export function createShard(options: ShardOptions): Shard {
-  const {
-    scripts,
-    lastCounts,
-    groupOf,
-    isConnected,
-    locate,
-    reconnect,
-    onMode,
-    onBatch,
-    now,
-    answerTimeoutMs,
-  } = options
-  let mode: Mode = 'shared'
+  const { scripts, lastCounts, groupOf, fault, locate, reconnect, onOutage, onBatch, now, answerTimeoutMs } =
+    options
+  let state: 'new' | 'shared' | 'local' = 'new'
+  let outage: Outage | null = null
+  const reported = new Set<Outage['cause']>()
+  const newUntilMs = performance.now() + newForMs
   /** Calls being filled, by group, and those that have no room left. */
   let gathered = new Map<string, Hits>()
   let full: Hits[] = []
@@ -71,7 +78,6 @@ export function createShard(options: ShardOptions): Shard {
   let scheduled = false
   /** Redis's clock less ours: while Redis is away the windows stay where they were. */
   let clockAheadMs = 0
-  let lastKeyId: string | undefined
   let probing: NodeJS.Timeout | undefined
   let closed = false
 
@@ -105,7 +111,6 @@ export function createShard(options: ShardOptions): Shard {
 
   function call(hits: Hits, answered: (hits: Hits) => void) {
     onBatch?.(hits.size(), hits.keyIds.length)
-    lastKeyId = hits.keyIds[0]
     const sent = scripts.hit(hits.keyIds, hits.sums)
     withTimeout(sent, answerTimeoutMs).then(
       (answer) => {
@@ -113,7 +118,7 @@ export function createShard(options: ShardOptions): Shard {
         answered(hits)
       },
       (error: Error) => {
-        goLocal(error.message)
+        goLocal(error)
         local(hits)
         answered(hits)
         // The call may still run: what it answers late is at least known.
@@ -122,9 +127,15 @@ export function createShard(options: ShardOptions): Shard {
     )
   }
 
-  function shared(hits: Hits, answer: number[]) {
-    const nowMs = answer[0]! * 1000 + Math.floor(answer[1]! / 1000)
+  function readClock([seconds, micros]: number[]): number {
+    const nowMs = seconds! * 1000 + Math.floor(micros! / 1000)
     clockAheadMs = nowMs - now()
+    return nowMs
+  }
+
+  function shared(hits: Hits, answer: number[]) {
+    if (state === 'new') state = 'shared'
+    const nowMs = readClock(answer)
     const minute = minuteOf(nowMs)
     const counts = hits.sums.map((sum, i) => lastCounts.add(hits.keyIds[i]!, minute, sum, answer[2 + 2 * i]))
     const versions = hits.sums.map((_, i) => answer[3 + 2 * i]!)
@@ -146,53 +157,82 @@ export function createShard(options: ShardOptions): Shard {
     hits.answer(counts, versions, { nowMs, monoMs: performance.now(), shared: false })
   }
 
-  function goLocal(reason: string) {
-    if (mode === 'local' || closed) return
-    mode = 'local'
-    onMode('local', reason)
+  function goLocal(error: Error) {
+    if (state === 'local' || closed) return
+    state = 'local'
+    explain(error)
     for (const hits of take()) {
       waiting -= hits.size()
       local(hits)
     }
+    clearTimeout(probing)
     probe(performance.now())
   }
 
-  /** Asks with a real write of nothing: a Redis that answers PING may still be unable to count. */
-  function probe(silentSinceMs: number) {
-    probing = setTimeout(async () => {
-      let answeredAtMs = silentSinceMs
-      try {
-        if (!isConnected()) throw new Unavailable('not connected')
-        const sent = lastKeyId === undefined ? scripts.ping() : scripts.hit([lastKeyId], [0])
-        await withTimeout<unknown>(sent, answerTimeoutMs)
-        if (closed) return
-        mode = 'shared'
-        onMode('shared', 'Redis answers again')
-        return
-      } catch (error) {
-        // An error is an answer too: the connection is alive. But a replica will not count: the master may be elsewhere now.
-        const isReplica = (error as Error).message.startsWith('READONLY')
-        if (!(error instanceof Unavailable) && !isReplica) answeredAtMs = performance.now()
-      }
-      if (closed) return
-      locate()
-      if (performance.now() - answeredAtMs > staleAfterMs) {
-        answeredAtMs = performance.now()
-        reconnect()
-      }
-      probe(answeredAtMs)
-    }, probeEveryMs)
-    probing.unref()
+  /** Says why: at the beginning of an outage, and once for each cause that lasts. */
+  function explain(error: Error) {
+    // Without a connection a call fails without a cause.
+    outage = outageOf(fault() ?? error)
+    const { cause } = outage
+    if (reported.size > 0 && (reported.has(cause) || !lasting.includes(cause))) return
+    reported.add(cause)
+    onOutage(outage)
   }
 
+  function goShared(answer: number[]) {
+    readClock(answer)
+    const wasLocal = state === 'local'
+    state = 'shared'
+    outage = null
+    reported.clear()
+    if (wasLocal) onOutage(null)
+  }
+
+  function probe(silentSinceMs: number) {
+    const ask = async () => {
+      const unreachable = fault()
+      if (unreachable) throw unreachable
+      return withTimeout(options.probe(), answerTimeoutMs)
+    }
+    const timer = setTimeout(
+      () =>
+        ask().then(
+          (answer) => timer === probing && goShared(answer),
+          (error) => timer === probing && notCounting(error, silentSinceMs),
+        ),
+      state === 'new' ? newProbeEveryMs : probeEveryMs,
+    )
+    timer.unref()
+    probing = timer
+  }
+
+  function notCounting(error: Error, silentSinceMs: number) {
+    const nowMs = performance.now()
+    if (state === 'new' && fault() && nowMs < newUntilMs) return probe(silentSinceMs)
+    if (state !== 'local') return goLocal(error)
+    explain(error)
+    locate()
+    // An error is an answer too: the connection is alive. But a replica will not count: the master may be elsewhere now.
+    const isAlive = isAnswer(error) && outage!.cause !== 'read_only'
+    const isStale = nowMs - silentSinceMs > staleAfterMs
+    if (!isAlive && isStale) reconnect()
+    probe(isAlive || isStale ? nowMs : silentSinceMs)
+  }
+
+  probe(performance.now())
+
   return {
-    get mode() {
-      return mode
+    get isShared() {
+      return state === 'shared'
+    },
+    get outage() {
+      return outage
     },
     hit(keyId, onCounted) {
-      if (mode === 'local') {
+      if (state === 'local') {
         const nowMs = now() + clockAheadMs
         const number = lastCounts.add(keyId, minuteOf(nowMs), 1)
+        if (number < 1) return false
         onCounted(number, 0, { nowMs, monoMs: performance.now(), shared: false })
         return true
       }
@@ -213,6 +253,7 @@ export function createShard(options: ShardOptions): Shard {
     close() {
       closed = true
       clearTimeout(probing)
+      probing = undefined
     },
   }
 }

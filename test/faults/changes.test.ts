@@ -31,7 +31,7 @@ t.test('a change on one instance decides the next request on every instance', as
       watched.push(await watchChange(three, n + i, change))
 
     // A Redis that lives in this process cannot be reached by another.
-    const apart = n % (stories / byCommandLine) === 0 && three.operator.config.redisUrls.length > 0
+    const apart = n % (stories / byCommandLine) === 0 && three.operator.config.redis !== null
     const remove = () =>
       apart ? deleteByCommandLine(t, three, people.userId) : removeUser(three.operator, people.userId)
     watched.push(await watchChange(three, 0, deletion(spare.token, remove)))

@@ -43,6 +43,7 @@ export function gated(options: Partial<GateOptions> = {}) {
     },
     counter: {
       mode: 'shared',
+      outages: [],
       raise: async () => true,
       close: async () => {},
       hit(_keyId, onCounted) {

@@ -17,6 +17,7 @@ async function published(
     counter: {
       mode,
       hit: () => true,
+      outages: [],
       close: async () => {},
       async raise(versions) {
         tries.push(versions)

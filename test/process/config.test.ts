@@ -56,6 +56,14 @@ const wholeNumber = (member: keyof Config, fallback: unknown, least: number, mos
   invalid: [String(least - 1), String(most + 1), '1.5', '1e2', 'many', '1,000', 'NaN', 'Infinity'],
 })
 
+const redisOf = (...nodes: [host: string, port: number][]) => ({
+  nodes: nodes.map(([host, port]) => ({ host, port })),
+  tls: false,
+  username: undefined,
+  password: undefined,
+  db: 0,
+})
+
 const variables: Record<string, Variable> = {
   HOST: host('host'),
   OPS_HOST: host('opsHost'),
@@ -113,12 +121,17 @@ const variables: Record<string, Variable> = {
     invalid: ['db:5432/latchkey', 'mysql://db/x', 'postgres', 'postgres://', 'postgres://u@/x', 'redis://db'],
   },
   REDIS_URL: {
-    member: 'redisUrls',
-    fallback: [],
+    member: 'redis',
+    fallback: null,
     valid: [
-      ['redis://r', ['redis://r']],
-      ['rediss://u:p@r:6380/2', ['rediss://u:p@r:6380/2']],
-      ['redis://a:1,redis://b:2, redis://c:3', ['redis://a:1', 'redis://b:2', 'redis://c:3']],
+      ['redis://r', redisOf(['r', 6379])],
+      ['redis://[::1]:1', redisOf(['::1', 1])],
+      [
+        'rediss://u:p%40ss@r:6380/2',
+        { ...redisOf(['r', 6380]), tls: true, username: 'u', password: 'p@ss', db: 2 },
+      ],
+      ['redis://a:1,redis://b:2, redis://c:3/0', redisOf(['a', 1], ['b', 2], ['c', 3])],
+      ['rediss://:p@a,rediss://:p@b:2', { ...redisOf(['a', 6379], ['b', 2]), tls: true, password: 'p' }],
     ],
     invalid: [
       'r:6379',
@@ -128,6 +141,13 @@ const variables: Record<string, Variable> = {
       'redis://',
       'redis://r/two',
       'redis://a/2,redis://b/2',
+      'redis://a,rediss://b',
+      'redis://:p@a,redis://:q@b',
+      'redis://u:p@a,redis://v:p@b',
+      'redis://:p@a,redis://b',
+      'redis://:%zz@a',
+      'redis://a?db=2',
+      'redis://a#2',
     ],
   },
   HASH_SECRET: {

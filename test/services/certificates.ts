@@ -1,6 +1,8 @@
 // Certificates for tests, made by the openssl binary: an authority and what it signs.
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { Test } from 'tap'
+import { makeTemporaryFolder, removeTemporaryFolder } from './folders.ts'
 import { run } from './processes.ts'
 
 export interface Certificate {
@@ -51,3 +53,25 @@ export async function createAuthority(folder: string, name: string): Promise<Aut
 }
 
 const openssl = (...args: string[]) => run('openssl', args)
+
+/** Paths of PEM files. */
+export interface Certificates {
+  authority: string
+  certificate: string
+  key: string
+}
+
+/** One server's certificate and its authority. Null where there is no openssl; the test then has a skipped assertion. */
+export async function makeCertificates(t: Test, names: string[]): Promise<Certificates | null> {
+  const folder = await makeTemporaryFolder('certificates')
+  t.teardown(() => removeTemporaryFolder(folder))
+  try {
+    await openssl('version')
+  } catch {
+    t.pass('certificates', { skip: 'there is no openssl on this machine' })
+    return null
+  }
+  const { root, sign } = await createAuthority(folder, 'authority')
+  const { cert, key } = await sign('server', names.join(','))
+  return { authority: root, certificate: cert, key }
+}

@@ -1,4 +1,5 @@
 // What tests import: real servers, given by the run or of a test's own, and a network that can be made to fail.
+export { type Certificates, makeCertificates } from './certificates.ts'
 export { type LoadBalancer, startLoadBalancer } from './load-balancer.ts'
 export { type PrivatePostgres, startPrivatePostgres } from './private-postgres.ts'
 export { type PrivateRedis, startPrivateRedis } from './private-redis.ts'

@@ -3,7 +3,7 @@ import type { Test } from 'tap'
 import { findRedisServer } from './binaries.ts'
 import { freePort } from './ports.ts'
 import { type PrivateServer, startPrivateServer } from './private-server.ts'
-import { startRedis } from './redis-process.ts'
+import { type RedisArguments, startRedis } from './redis-process.ts'
 
 export interface PrivateRedis extends PrivateServer {
   readonly url: string
@@ -13,7 +13,7 @@ export interface PrivateRedis extends PrivateServer {
 /** Null where there is no redis-server; the test then has a skipped assertion that says so, and may return. */
 export async function startPrivateRedis(
   t: Test,
-  options: { port?: number; args?: string[] } = {},
+  options: RedisArguments & { port?: number } = {},
 ): Promise<PrivateRedis | null> {
   const program = await findRedisServer()
   if (!program) {
@@ -21,8 +21,6 @@ export async function startPrivateRedis(
     return null
   }
   const port = options.port ?? (await freePort())
-  const server = await startPrivateServer(t, 'redis', (folder) =>
-    startRedis(program, folder, port, options.args),
-  )
-  return Object.assign(server, { url: `redis://127.0.0.1:${port}`, port })
+  const server = await startPrivateServer(t, 'redis', (folder) => startRedis(program, folder, port, options))
+  return Object.assign(server, { url: `redis${options.tls ? 's' : ''}://127.0.0.1:${port}`, port })
 }

@@ -1,7 +1,9 @@
 // A real Redis Cluster of redis-server processes: what a single server forgives (keys of two slots in one script), it refuses.
+import { readFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
-import { Redis } from 'ioredis'
+import { Redis, type RedisOptions } from 'ioredis'
 import type { Test } from 'tap'
+import type { Certificates } from './certificates.ts'
 import { type PrivateRedis, startPrivateRedis } from './private-redis.ts'
 
 export interface RedisCluster {
@@ -25,6 +27,10 @@ export interface RedisClusterOptions {
   empty?: number
   /** Further arguments of every redis-server. */
   args?: string[]
+  /** What every node asks of its clients and of the others. */
+  password?: string
+  /** The nodes then speak nothing but TLS, also with each other. */
+  tls?: Certificates
 }
 
 const slots = 16_384
@@ -33,7 +39,7 @@ const readyMsMax = 120_000
 /** Null where there is no redis-server, as startPrivateRedis. */
 export async function startRedisCluster(
   t: Test,
-  { masters, replicas = 0, empty = 0, args = [] }: RedisClusterOptions = { masters: 3 },
+  { masters, replicas = 0, empty = 0, args = [], password, tls }: RedisClusterOptions = { masters: 3 },
 ): Promise<RedisCluster | null> {
   const started: (PrivateRedis | null)[] = []
   for (let i = 0; i < masters * (1 + replicas) + empty; i++) {
@@ -41,14 +47,20 @@ export async function startRedisCluster(
       // A node is noticed missing after 2 s instead of 15; a replica is given its copy at once instead of after 5.
       args: [
         ...['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000', '--repl-diskless-sync-delay', '0'],
+        ...(password === undefined ? [] : ['--requirepass', password, '--masterauth', password]),
         ...args,
       ],
+      ...(tls && { tls }),
     })
     if (!redis) return null
     started.push(redis)
   }
   const nodes = started.filter((node) => node !== null)
-  const connections = nodes.map(({ url }) => connectTo(t, url))
+  const access: RedisOptions = {
+    ...(password !== undefined && { password }),
+    ...(tls && { tls: { ca: readFileSync(tls.authority), checkServerIdentity: () => undefined } }),
+  }
+  const connections = nodes.map(({ port }) => connectTo(t, { ...access, port }))
   await join(nodes, connections, masters, masters * replicas)
   return {
     urls: nodes.map(({ url }) => url),
@@ -60,9 +72,9 @@ export async function startRedisCluster(
 }
 
 /** Nothing is queued for a node that is away: it is asked again, or not at all. */
-function connectTo(t: Test, url: string): Redis {
+function connectTo(t: Test, access: RedisOptions): Redis {
   const options = { retryStrategy: () => 50, maxRetriesPerRequest: 0, disconnectTimeout: 100 }
-  const redis = new Redis(url, options)
+  const redis = new Redis({ host: '127.0.0.1', ...options, ...(access as object) })
   redis.on('error', () => {})
   t.teardown(() => redis.disconnect())
   return redis

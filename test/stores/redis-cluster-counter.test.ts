@@ -1,8 +1,9 @@
 // The counter in a Redis Cluster: the conformance suite on three masters, and turns whose keys are on several of them.
 import t, { type Test } from 'tap'
-import { connectRedis, whenReady } from '../../src/redis/connect.ts'
+import { connectRedis } from '../../src/redis/connect.ts'
 import { createRedisCounter } from '../../src/redis/counter.ts'
 import { newId } from '../../src/rules/id.ts'
+import { parseRedisUrl } from '../../src/rules/redis-url.ts'
 import { until } from '../process/until.ts'
 import { startRedisCluster } from '../services/index.ts'
 import { type Counted, counterSuite, hit, inOneMinute, numbersOf, upTo } from './counter-suite.ts'
@@ -10,13 +11,16 @@ import { patient, soonAway } from './redis-counters.ts'
 
 const cluster = await startRedisCluster(t, { masters: 3 })
 
-async function open(t: Test, patience = patient) {
+async function open(t: Test, patience = patient, urls = cluster!.urls) {
   const modes: string[] = []
-  const client = connectRedis(cluster!.urls)
-  client.on('error', () => {})
-  await whenReady(client, 60_000)
-  const counter = createRedisCounter({ client, patience, onMode: (mode) => modes.push(mode) })
+  const client = connectRedis(parseRedisUrl(urls.join(','))!)
+  const counter = createRedisCounter({
+    client,
+    patience,
+    onOutage: (outage) => modes.push(outage === null ? 'shared' : 'local'),
+  })
   t.teardown(() => counter.close())
+  await until('every master counts', () => counter.mode === 'shared')
   return { counter, modes }
 }
 
@@ -42,11 +46,7 @@ if (cluster) {
   })
 
   t.test('nodes whose names are not known are passed over', async (t) => {
-    const client = connectRedis(['redis://latchkey.invalid:7000', cluster.urls[0]!])
-    client.on('error', () => {})
-    await whenReady(client, 60_000)
-    const counter = createRedisCounter({ client, patience: patient })
-    t.teardown(() => counter.close())
+    const { counter } = await open(t, patient, ['redis://latchkey.invalid:7000', cluster.urls[0]!])
     const { turn } = await hit(counter, newId('apk_'))
     t.ok(turn.shared, 'it is counted in the cluster')
   })

@@ -1,8 +1,10 @@
 // Redis away in each of the ways it can be: the instance counts on by itself at once, and Redis counts again by itself.
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
+import { connectRedis } from '../../src/redis/connect.ts'
 import { createRedisCounter } from '../../src/redis/counter.ts'
 import { newId } from '../../src/rules/id.ts'
+import { parseRedisUrl } from '../../src/rules/redis-url.ts'
 import type { Counter } from '../../src/stores.ts'
 import { until } from '../process/until.ts'
 import { startPrivateRedis, startTcpProxy } from '../services/index.ts'
@@ -169,11 +171,14 @@ t.test('a counter made while Redis is away counts by itself, and shares once it 
   const server = await startPrivateRedis(t)
   if (!server) return
   await server.kill()
-  const { connectRedis } = await import('../../src/redis/connect.ts')
-  const client = connectRedis([server.url])
+  const client = connectRedis(parseRedisUrl(server.url)!)
   client.on('error', () => {})
   const modes: string[] = []
-  const counter = createRedisCounter({ client, patience: soonAway, onMode: (mode) => modes.push(mode) })
+  const counter = createRedisCounter({
+    client,
+    patience: soonAway,
+    onOutage: (outage) => modes.push(outage === null ? 'shared' : 'local'),
+  })
   t.teardown(() => counter.close())
   t.match(await hit(counter, newId('apk_')), { number: 1, turn: { shared: false } })
   await server.restart()

@@ -156,7 +156,7 @@ t.test('nothing but a counter and a version is kept of a key', async (t) => {
 
 t.test('counting goes on when Redis has forgotten its scripts', async (t) => {
   const modes: string[] = []
-  const counter = await open(t, { onMode: (mode) => modes.push(mode) })
+  const counter = await open(t, { onOutage: (outage) => modes.push(outage === null ? 'shared' : 'local') })
   const counted = await inOneMinute(async () => {
     const keyId = newId('apk_')
     const first = await hit(counter, keyId)

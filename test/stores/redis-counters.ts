@@ -3,6 +3,7 @@ import { Redis, type RedisOptions } from 'ioredis'
 import type { Test } from 'tap'
 import { connectRedis } from '../../src/redis/connect.ts'
 import { createRedisCounter, type RedisCounterOptions } from '../../src/redis/counter.ts'
+import { parseRedisUrl } from '../../src/rules/redis-url.ts'
 import type { Counter } from '../../src/stores.ts'
 import { until } from '../process/until.ts'
 
@@ -39,14 +40,14 @@ export async function countOn(
   url: string,
   options: Partial<RedisCounterOptions> = {},
 ): Promise<Watched> {
-  const client = connectRedis([url])
+  const client = connectRedis(parseRedisUrl(url)!)
   client.on('error', () => {})
   await until('Redis is connected', () => client.status === 'ready')
   const modes: string[] = []
   const counter = createRedisCounter({
     client,
     patience: soonAway,
-    onMode: (mode) => modes.push(mode),
+    onOutage: (outage) => modes.push(outage === null ? 'shared' : 'local'),
     ...options,
   })
   t.teardown(() => counter.close())

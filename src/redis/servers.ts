@@ -1,0 +1,96 @@
+/** The servers that count: which key is on which, and why one of them cannot be reached. */
+import slotOf from 'cluster-key-slot'
+import { Cluster, type Redis } from 'ioredis'
+import { isVague } from './outage.ts'
+
+export interface Servers {
+  /** The server that counts the key; '' for a single server, and where a cluster has not said so. */
+  serverOf(keyId: string): string
+  /** All that count keys. */
+  masters(): ReadonlySet<string>
+  /** An id that is counted by this server; where it has no slots any more, by whichever server. */
+  idOn(server: string): string
+  /** Null while the server is connected. */
+  fault(server: string): Error | null
+}
+
+export interface Watcher {
+  /** The masters may be others now. */
+  onMasters(): void
+  /** Nothing can be sent to this server any more. */
+  onLost(server: string): void
+}
+
+const slots = 16_384
+const notConnected = () => new Error('not connected')
+
+export const watchServers = (client: Redis | Cluster, watcher: Watcher): Servers =>
+  client instanceof Cluster ? watchCluster(client, watcher) : watchOne(client, watcher)
+
+function watchOne(client: Redis, { onLost }: Watcher): Servers {
+  const masters = new Set([''])
+  let lastError: Error | undefined
+  /** Why the last connection ended; stays until one is ready. */
+  let fault = notConnected()
+  client.on('connect', () => {
+    lastError = undefined
+  })
+  client.on('error', (error: Error) => {
+    lastError = error
+  })
+  client.on('close', () => {
+    fault = lastError ?? notConnected()
+    onLost('')
+  })
+  return {
+    serverOf: () => '',
+    masters: () => masters,
+    idOn: () => 'probe',
+    fault: () => (client.status === 'ready' ? null : fault),
+  }
+}
+
+const nameOf = ({ options }: Redis) => `${options.host}:${options.port}`
+
+function watchCluster(client: Cluster, { onMasters, onLost }: Watcher): Servers {
+  let masters = new Set([''])
+  /** The last error of each node that is not connected; '': of any. */
+  const faults = new Map<string, Error>()
+  const note = (server: string, error: Error) => {
+    if (!isVague(error) || !faults.has(server)) faults.set(server, error)
+  }
+  const masterOf = (slot: number) => (client as unknown as { slots: string[][] }).slots[slot]?.[0] ?? ''
+  const serverOf = (keyId: string) => masterOf(slotOf(keyId))
+  const mastersNow = () => new Set(Array.from({ length: slots }, (_, slot) => masterOf(slot)))
+
+  client.on('error', () => {})
+  client.on('node error', (error: Error, server: string) => {
+    note(server, error)
+    note('', error)
+  })
+  client.on('+node', (node: Redis) => node.once('ready', () => faults.delete(nameOf(node))))
+  client.on('-node', (node: Redis) => onLost(nameOf(node)))
+  client.on('close', () => masters.forEach(onLost))
+  client.on('refresh', () => {
+    masters = mastersNow()
+    for (const server of faults.keys()) if (!masters.has(server)) faults.delete(server)
+    onMasters()
+  })
+
+  return {
+    serverOf,
+    masters: () => masters,
+    idOn(server) {
+      // Now, since a redirection has changed the slots before the next refresh. Without this the search might not end.
+      const hasSlots = mastersNow().has(server)
+      for (let i = 0; ; i++) if (!hasSlots || serverOf(`probe${i}`) === server) return `probe${i}`
+    },
+    fault(server) {
+      // What is asked of one that has no slots any more goes to those that have them.
+      const isNode = server !== '' && masters.has(server)
+      const node = client.nodes().find((one) => nameOf(one) === server)
+      const isReady = client.status === 'ready' && (!isNode || node?.status === 'ready')
+      return isReady ? null : (faults.get(server) ?? notConnected())
+    },
+  }
+}

@@ -1,0 +1,37 @@
+// What an operator sees of a Redis that refuses the service.
+import t from 'tap'
+import { startPrivateRedis, useServices } from '../services/index.ts'
+import { observe } from '../stores/redis-counters.ts'
+import { externalEnv, runLatchkey, serveLatchkey } from './latchkey.ts'
+import { metricsOf, readyBody, untilCause, untilShared } from './redis-fleet.ts'
+
+t.test('a wrong password is in readiness, metrics and log, and nowhere is the password', async (t) => {
+  const redis = await startPrivateRedis(t, { args: ['--requirepass', 'right-password'] })
+  if (!redis) return
+  const { databaseUrl } = await useServices(t)
+  const redisUrl = redis.url.replace('//', '//:wrong-password@')
+  const service = await serveLatchkey(t, externalEnv({ databaseUrl, redisUrl }))
+  await untilCause(service, 'wrong_password')
+  const line = service.log.find(({ cause }) => cause === 'wrong_password')
+  t.match(line, { level: 40, reason: /^WRONGPASS/ })
+  const admin = observe(t, redis.url.replace('//', '//:right-password@'))
+  await admin.config('SET', 'requirepass', 'wrong-password')
+  await untilShared(service)
+  t.strictSame(await readyBody(service), { status: 'ready', redis: 'shared', postgres: 'ok' })
+  const causes = (await metricsOf(service)).samples.filter(
+    ({ name }) => name === 'latchkey_redis_degraded_cause',
+  )
+  t.ok(causes.length > 10 && causes.every(({ value }) => value === 0), 'every cause is there, and none is')
+  t.notMatch(service.stdout + service.stderr, /(right|wrong)-password/)
+})
+
+t.test('a database that Redis refuses to this user ends the start', async (t) => {
+  const redis = await startPrivateRedis(t)
+  if (!redis) return
+  const { databaseUrl } = await useServices(t)
+  await observe(t, redis.url).call('ACL', 'SETUSER', 'counting', 'on', '>secret', '~rl:*', '+@all', '-select')
+  const redisUrl = `${redis.url.replace('//', '//counting:secret@')}/3`
+  const { code, stderr } = await runLatchkey(t, externalEnv({ databaseUrl, redisUrl }), 'serve')
+  t.equal(code, 1)
+  t.match(stderr, /^latchkey: REDIS_URL names database 3, which this Redis refuses: NOPERM .*\n$/)
+})
