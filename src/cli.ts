@@ -2,6 +2,7 @@
 /** The command line. A fault is one plain line on stderr and exit code 1; `--json` makes the answer one JSON value. */
 import { parseArgs } from 'node:util'
 import type { Command } from './commands/command.ts'
+import { printable, printableJson } from './commands/printable.ts'
 import { readConfig } from './config.ts'
 import { redactKeys } from './rules/token.ts'
 import { version } from './version.ts'
@@ -76,11 +77,12 @@ async function main() {
 
   const answer = await command.run(readConfig(), { ...values, id: words[0] ?? '' })
   if (answer === undefined) return
-  process.stdout.write(`${values.json ? JSON.stringify(answer.json) : answer.text}\n`)
+  const lines = values.json ? [printableJson(answer.json)] : answer.lines.map(printable)
+  process.stdout.write(`${lines.join('\n')}\n`)
 }
 
 main().catch((error: Error) => {
   // A key may be where an id or a command belongs.
-  process.stderr.write(`latchkey: ${redactKeys(error.message).replaceAll(/\s*\n\s*/g, '; ')}\n`)
+  process.stderr.write(`latchkey: ${printable(redactKeys(error.message).replaceAll(/\s*\n\s*/g, '; '))}\n`)
   process.exit(1)
 })

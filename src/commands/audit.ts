@@ -12,12 +12,12 @@ export const auditFind: Command = {
   async run(config, { id }) {
     const [entry] = await withStores(config, ({ audit }) => audit.find(id))
     if (entry === undefined) throw new Error(`no audit entry has the request id ${id}`)
-    const lines = Object.entries(entry).filter(([, value]) => value !== null)
-    const text = table(
-      ['', ''],
-      lines.map(([name, value]) => [name, asText(value)]),
-    ).trimStart()
-    return { json: entry, text }
+    const present = Object.entries(entry).filter(([, value]) => value !== null)
+    const rows = present.map(([name, value]) => [
+      name,
+      typeof value === 'string' ? value : JSON.stringify(value),
+    ])
+    return { json: entry, lines: table(null, rows) }
   },
 }
 
@@ -34,7 +34,7 @@ export const auditList: Command = {
       limit: limit === undefined ? listLimitDefault : wholeNumber('limit', limit, 1, listLimitMax),
     }
     const entries = await withStores(config, ({ audit }) => audit.list(filter))
-    return { json: entries, text: table(head, entries.map(row)) }
+    return { json: entries, lines: table(head, entries.map(row)) }
   },
 }
 
@@ -50,8 +50,6 @@ const row = (entry: AuditEntry) =>
     entry.path,
     entry.ip,
   ].map((value) => value ?? '-')
-
-const asText = (value: unknown) => (typeof value === 'string' ? value : JSON.stringify(value))
 
 const unitS = { s: 1, m: 60, h: 3600, d: 86_400 }
 

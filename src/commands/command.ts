@@ -5,6 +5,7 @@ import { openStores, type Stores } from '../process/wiring.ts'
 import { newId } from '../rules/id.ts'
 import { holdsToken } from '../rules/token.ts'
 import type { Actor } from '../stores.ts'
+import { printable } from './printable.ts'
 
 export interface Args {
   /** The id given as a word; "" where the command takes none. */
@@ -25,14 +26,14 @@ export interface Command {
   takes: readonly (keyof Args)[]
   /** The prefix of the id it takes as a word, if any. */
   id?: 'usr_' | 'apk_' | 'req_'
-  run(config: Config, args: Args): Promise<{ json: unknown; text: string } | undefined>
+  run(config: Config, args: Args): Promise<{ json: unknown; lines: string[] } | undefined>
 }
 
 /** Runs the work with the stores open, also those of a service that is running beside. */
 export async function withStores<T>(config: Config, work: (stores: Stores) => Promise<T>): Promise<T> {
   const stores = await openStores(config, {
     role: 'command',
-    onProgress: (line) => process.stderr.write(`${line}\n`),
+    onProgress: (line) => process.stderr.write(`${printable(line)}\n`),
   })
   try {
     return await work(stores)
@@ -69,17 +70,16 @@ export function wholeNumber(option: string, text: string, min: number, max: numb
   throw new Error(`--${option} must be a whole number from ${min} to ${max}`)
 }
 
-/** Rows in columns, each as wide as its widest. */
-export function table(head: string[], rows: string[][]): string {
-  const widths = head.map((title, i) => Math.max(title.length, ...rows.map((row) => row[i]!.length)))
-  return [head, ...rows]
-    .map((row) =>
-      row
-        .map((cell, i) => cell.padEnd(widths[i]!))
-        .join('  ')
-        .trimEnd(),
-    )
-    .join('\n')
+/** Lines of columns, each as wide as its widest cell when printed. Without a head for lists of name and value. */
+export function table(head: string[] | null, rows: string[][]): string[] {
+  const lines = (head ? [head, ...rows] : rows).map((row) => row.map(printable))
+  const widths = (lines[0] ?? []).map((_, i) => lines.reduce((max, row) => Math.max(max, row[i]!.length), 0))
+  return lines.map((row) =>
+    row
+      .map((cell, i) => cell.padEnd(widths[i]!))
+      .join('  ')
+      .trimEnd(),
+  )
 }
 
 export const moment = (unixS: number | null): string =>

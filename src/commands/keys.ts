@@ -50,7 +50,7 @@ export const keysCreate: Command = {
     }
     return {
       json: { ...keyBody(created.key), plain_key: token },
-      text: `${created.key.id}  ${created.key.name}\n${token}\n(The key is shown only this once.)`,
+      lines: [`${created.key.id}  ${created.key.name}`, token, '(The key is shown only this once.)'],
     }
   },
 }
@@ -75,7 +75,7 @@ export const keysList: Command = {
     ])
     return {
       json: found.map(keyBody),
-      text: table(['id', 'prefix', 'state', 'rpm', 'created', 'last used', 'expires', 'name'], rows),
+      lines: table(['id', 'prefix', 'state', 'rpm', 'created', 'last used', 'expires', 'name'], rows),
     }
   },
 }
@@ -96,7 +96,7 @@ export const keysRevoke: Command = {
     const revoked = await withStores(config, ({ keys }) => keys.revoke(id, null, operator()))
     if (!revoked.ok) throw new Error(`there is no key ${id}`)
     const { key } = revoked
-    return { json: keyBody(key), text: `${key.id}  ${key.name}  revoked ${moment(key.revokedAt)}` }
+    return { json: keyBody(key), lines: [`${key.id}  ${key.name}  revoked ${moment(key.revokedAt)}`] }
   },
 }
 
@@ -119,7 +119,11 @@ export const keysRehashStatus: Command = {
     ]
     return {
       json: { usable, current, left, previous, other: left - previous },
-      text: `${left} of ${usable} usable keys are left to be hashed under HASH_SECRET\n\n${table(['hashed under', 'keys'], rows)}`,
+      lines: [
+        `${left} of ${usable} usable keys are left to be hashed under HASH_SECRET`,
+        '',
+        ...table(['hashed under', 'keys'], rows),
+      ],
     }
   },
 }

@@ -5,7 +5,10 @@ export const runMigrate: Command = {
   takes: [],
   async run(config) {
     const applied = await withStores(config, async (stores) => stores.applied)
-    const text = applied.map(({ version, name }) => `applied ${version} ${name}`).join('\n')
-    return { json: { applied }, text: text || 'nothing to do: the schema is up to date' }
+    const lines = applied.map(({ version, name }) => `applied ${version} ${name}`)
+    return {
+      json: { applied },
+      lines: lines.length > 0 ? lines : ['nothing to do: the schema is up to date'],
+    }
   },
 }

@@ -12,6 +12,7 @@ import { newId } from '../rules/id.ts'
 import { newKey } from '../rules/new-key.ts'
 import { version } from '../version.ts'
 import { type Command, operator } from './command.ts'
+import { printable } from './printable.ts'
 
 /** A stop that takes longer is ended. */
 const closeTimeoutMs = 25_000
@@ -21,7 +22,7 @@ const logFlushMs = 1000
 export const serve: Command = {
   takes: [],
   async run(config) {
-    const say = (line: string) => process.stdout.write(`${line}\n`)
+    const say = (line: string) => process.stdout.write(`${printable(line)}\n`)
     const log = createLog(config.logLevel)
     let draining = false
     let drainMs = 0
@@ -152,13 +153,16 @@ async function greet(
   }
   const { token, key } = newKey(wanted, { tokenPrefix: config.tokenPrefix, hashSecret })
   await keys.create(key, operator())
-  say(`
-Your first API key, shown only this once (it belongs to ${user.id}):
-
-  ${token}
-
-Try it:
-
-  curl -i http://localhost:${port}/v1/keys -H 'Authorization: Bearer ${token}'
-`)
+  for (const line of [
+    '',
+    `Your first API key, shown only this once (it belongs to ${user.id}):`,
+    '',
+    `  ${token}`,
+    '',
+    'Try it:',
+    '',
+    `  curl -i http://localhost:${port}/v1/keys -H 'Authorization: Bearer ${token}'`,
+    '',
+  ])
+    say(line)
 }

@@ -13,7 +13,7 @@ export const usersCreate: Command = {
     const user = await withStores(config, ({ users }) =>
       users.create({ id: newId('usr_'), name }, operator()),
     )
-    return { json: user, text: describe(user) }
+    return { json: user, lines: [describe(user)] }
   },
 }
 
@@ -22,7 +22,7 @@ export const usersList: Command = {
   async run(config) {
     const users = await withStores(config, (stores) => stores.users.list())
     const rows = users.map((user) => [user.id, moment(user.created_at), moment(user.deleted_at), user.name])
-    return { json: users, text: table(['id', 'created', 'deleted', 'name'], rows) }
+    return { json: users, lines: table(['id', 'created', 'deleted', 'name'], rows) }
   },
 }
 
@@ -32,6 +32,6 @@ export const usersDelete: Command = {
   async run(config, { id }) {
     const user = await withStores(config, ({ users }) => users.remove(id, operator()))
     if (user === null) throw new Error(`there is no user ${id}`)
-    return { json: user, text: describe(user) }
+    return { json: user, lines: [describe(user)] }
   },
 }
