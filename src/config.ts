@@ -22,6 +22,8 @@ export interface Config {
   hashSecret: string | null
   /** A secret before, whose keys go on working and are hashed anew when used. */
   hashSecretPrevious: string | null
+  /** Start although none of the existing keys was made under the secrets given. */
+  acceptNewHashSecret: boolean
   dataDir: string
   /** null: localhost at the port that is bound. */
   baseUrl: string | null
@@ -105,6 +107,9 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
     ),
     hashSecret: secret('HASH_SECRET', hashSecretMinLength),
     hashSecretPrevious: secret('HASH_SECRET_PREVIOUS', hashSecretMinLength),
+    acceptNewHashSecret: read('ACCEPT_NEW_HASH_SECRET', false, '0 or 1', (value) =>
+      value === '0' || value === '1' ? value === '1' : undefined,
+    ),
     dataDir: env.DATA_DIR?.trim() || '.latchkey',
     baseUrl: read<string | null>(
       'BASE_URL',

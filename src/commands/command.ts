@@ -1,7 +1,7 @@
 /** What a command is, and what those that work on the stores share. */
 import { nameMaxLength, namePattern } from '../../schemas/key.ts'
 import type { Config } from '../config.ts'
-import { openStores, type Stores } from '../process/wiring.ts'
+import { type OpenOptions, openStores, type Stores } from '../process/wiring.ts'
 import { newId } from '../rules/id.ts'
 import { holdsToken } from '../rules/token.ts'
 import type { Actor } from '../stores.ts'
@@ -30,8 +30,13 @@ export interface Command {
 }
 
 /** Runs the work with the stores open, also those of a service that is running beside. */
-export async function withStores<T>(config: Config, work: (stores: Stores) => Promise<T>): Promise<T> {
+export async function withStores<T>(
+  config: Config,
+  work: (stores: Stores) => Promise<T>,
+  needs: Pick<OpenOptions, 'mintsKeys'> = {},
+): Promise<T> {
   const stores = await openStores(config, {
+    ...needs,
     role: 'command',
     onProgress: (line) => process.stderr.write(`${printable(line)}\n`),
   })

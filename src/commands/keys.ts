@@ -35,10 +35,14 @@ export const keysCreate: Command = {
         rpm === undefined ? config.defaultRateLimitRpm : wholeNumber('rate-limit-rpm', rpm, 1, rateLimitMax),
       expiresAt: expiry === undefined ? null : wholeNumber('expires-at', expiry, 1, expiresAtEndS - 1),
     }
-    const { token, created } = await withStores(config, async ({ keys, hashSecret }) => {
-      const { token, key } = newKey(wanted, { tokenPrefix: config.tokenPrefix, hashSecret })
-      return { token, created: await keys.create(key, operator()) }
-    })
+    const { token, created } = await withStores(
+      config,
+      async ({ keys, hashSecret }) => {
+        const { token, key } = newKey(wanted, { tokenPrefix: config.tokenPrefix, hashSecret })
+        return { token, created: await keys.create(key, operator()) }
+      },
+      { mintsKeys: true },
+    )
     if (!created.ok) {
       if (created.reason === 'expires_in_past')
         throw new Error(`--expires-at must be in the future; it is now ${Math.floor(created.nowS)}`)

@@ -2,6 +2,7 @@
  * Which store is which: the one place that knows the concrete ones. With DATABASE_URL and REDIS_URL it uses those servers and
  * starts nothing; without, a Postgres of its own and counting in memory.
  */
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Cluster, Redis } from 'ioredis'
 import type { Config } from '../config.ts'
@@ -11,6 +12,7 @@ import { createPublish } from '../guard/publish.ts'
 import { createMemoryCounter } from '../memory/counter.ts'
 import { createAuditLog } from '../postgres/audit.ts'
 import { NoConnection } from '../postgres/dial.ts'
+import { hasKeys, hasOnlyKeysOfOtherSecrets } from '../postgres/hash-secrets.ts'
 import { createKeyStore } from '../postgres/keys.ts'
 import { type Migration, migrate } from '../postgres/migrate.ts'
 import { dropPartitionsOlderThan, ensurePartitions } from '../postgres/partitions.ts'
@@ -18,6 +20,7 @@ import { createPool, isServersFault, type Pool } from '../postgres/pool.ts'
 import { createUserStore } from '../postgres/users.ts'
 import { connectRedis, requireDatabase } from '../redis/connect.ts'
 import { createRedisCounter, type RedisCounterOptions } from '../redis/counter.ts'
+import { hashSecretId } from '../rules/token.ts'
 import type { AuditLog, Counter, KeyStore, UserStore } from '../stores.ts'
 
 export interface Stores {
@@ -40,6 +43,8 @@ export interface Stores {
 export interface OpenOptions {
   /** serve: the one service of an embedded database; command: anything beside it. */
   role: 'serve' | 'command'
+  /** It will mint keys, as `serve` always may: refused under a HASH_SECRET of which no existing key is. */
+  mintsKeys?: boolean
   onProgress?: (line: string) => void
   /** Ends the waiting for a database that is not there yet. */
   signal?: AbortSignal
@@ -119,11 +124,7 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
       [lookups, management, auditing, background].map((one) => one.run((sql) => sql`select 1`)),
     )
 
-    const hasKeys = () =>
-      operator.run(
-        async (sql) => (await sql`select exists (select from api_keys) as found`)[0]!.found as boolean,
-      )
-    const hashSecret = config.hashSecret ?? (await readOrCreateHashSecret(config.dataDir, hasKeys))
+    const hashSecret = await openHashSecret(config, url, ssl, options)
 
     // Nobody else uses the database of an embedded service; a given one may have other instances.
     const counter = await openCounter(config, options, embedded !== null && role === 'serve')
@@ -156,6 +157,36 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
   } catch (error) {
     await close().catch(() => {})
     throw error
+  }
+}
+
+/** A secret under which no existing key was made is almost certainly the wrong one, and new keys would hide that. */
+async function openHashSecret(
+  config: Config,
+  url: string,
+  ssl: Config['pgSsl'],
+  { role, mintsKeys }: OpenOptions,
+): Promise<string> {
+  const { dataDir, hashSecretPrevious, acceptNewHashSecret } = config
+  // Connects only when asked. A wrong secret is one scan of all keys: 0.2 s for a million.
+  const pool = createPool({ url, ssl, purpose: 'hash secret', max: 1, timeoutMs: 30_000 })
+  try {
+    const hashSecret = config.hashSecret ?? (await readOrCreateHashSecret(dataDir, () => pool.run(hasKeys)))
+    if ((role === 'serve' || mintsKeys) && !acceptNewHashSecret) {
+      const ids = [hashSecret, hashSecretPrevious].flatMap((secret) =>
+        secret === null ? [] : [hashSecretId(secret)],
+      )
+      if (await pool.run((sql) => hasOnlyKeysOfOtherSecrets(sql, ids))) {
+        const secrets =
+          config.hashSecret === null ? `the secret in ${join(dataDir, 'hash-secret')}` : 'HASH_SECRET'
+        throw new Error(
+          `none of the usable keys in the database was made under ${secrets}${hashSecretPrevious === null ? '' : ' or HASH_SECRET_PREVIOUS'}: set HASH_SECRET to the secret they were made under, or set ACCEPT_NEW_HASH_SECRET=1 to give them all up`,
+        )
+      }
+    }
+    return hashSecret
+  } finally {
+    await pool.close()
   }
 }
 

@@ -113,7 +113,7 @@ t.test('two Authorization headers are refused, whichever would do alone', async 
 
 // On one database: it is the secret alone that makes it unknown.
 t.test('a key minted under another HASH_SECRET is refused as unknown_key', async (t) => {
-  const env = { HASH_SECRET: 'another environment, with a secret of its own' }
+  const env = { HASH_SECRET: 'another environment, with a secret of its own', ACCEPT_NEW_HASH_SECRET: '1' }
   const elsewhere = await startInstance(t, services, env)
   const { token } = await makeCaller(elsewhere)
   t.equal((await verify(token, elsewhere)).status, 200)

@@ -228,6 +228,15 @@ const variables: Record<string, Variable> = {
   KEY_CACHE_SECONDS: wholeNumber('keyCacheSeconds', 5, 0, 60),
   MAX_KEYS_PER_USER: wholeNumber('maxKeysPerUser', 10_000, 1, 1_000_000),
   DEFAULT_RATE_LIMIT_RPM: wholeNumber('defaultRateLimitRpm', 1000, 1, 1_000_000_000),
+  ACCEPT_NEW_HASH_SECRET: {
+    member: 'acceptNewHashSecret',
+    fallback: false,
+    valid: [
+      ['0', false],
+      ['1', true],
+    ],
+    invalid: ['true', 'yes', '2', '01', 'constructor'],
+  },
   AUDIT_RETENTION_DAYS: wholeNumber('auditRetentionDays', 90, 1, 36_500),
   REFUSALS_PER_ADDRESS_RPM: wholeNumber('refusalsPerAddressRpm', 6000, 1, 1_000_000_000),
 }

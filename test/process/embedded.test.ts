@@ -133,12 +133,16 @@ t.test('a secret that is lost is not replaced while there are keys that only it 
   t.equal((await ask(`GET ${second.url}/v1/verify`, { token })).status, 200, 'and restored it is as before')
 })
 
-t.test('a HASH_SECRET that is given is the one in use: keys of another are unknown', async (t) => {
+t.test('a HASH_SECRET that is given is the one in use: of another one, it has to be accepted', async (t) => {
   const env = await embeddedEnv(t)
   const first = await serveLatchkey(t, env)
   const token = (await until('the key is shown', () => /lk_\w+/.exec(first.stdout)))[0]
   first.kill('SIGTERM')
   await first.ended
-  const second = await serveLatchkey(t, { ...env, HASH_SECRET: 'another secret of thirty-two characters' })
+  const another = { ...env, HASH_SECRET: 'another secret of thirty-two characters' }
+  const { code, stderr } = await runLatchkey(t, another, 'serve')
+  t.equal(code, 1)
+  t.match(stderr, /^[^\n]*none of the usable keys[^\n]*ACCEPT_NEW_HASH_SECRET=1[^\n]*\n$/)
+  const second = await serveLatchkey(t, { ...another, ACCEPT_NEW_HASH_SECRET: '1' })
   t.equal((await ask(`GET ${second.url}/v1/verify`, { token })).status, 401)
 })

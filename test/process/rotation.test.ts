@@ -86,7 +86,7 @@ t.test(
 
 t.test('without HASH_SECRET_PREVIOUS a key of another secret is unknown', async (t) => {
   const { used, serve, status } = await begin(t)
-  const service = await serve({ HASH_SECRET: newSecret })
+  const service = await serve({ HASH_SECRET: newSecret, ACCEPT_NEW_HASH_SECRET: '1' })
   t.equal(await verify(service, used), 401)
   t.match(await status(before), { current: 3, left: 0 }, 'and stays as it is')
 })

@@ -29,6 +29,7 @@ const expired = (await makeCaller(instance, { expiresAt: longAgoS })).token
 const ownerDeleted = await tokenOf(({ userId }) => deleteUser(instance, userId))
 const elsewhere = await startInstance(t, services, {
   HASH_SECRET: 'another environment, with a secret of its own',
+  ACCEPT_NEW_HASH_SECRET: '1',
 })
 const foreign = (await makeCaller(elsewhere)).token
 

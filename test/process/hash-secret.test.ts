@@ -1,0 +1,66 @@
+// A HASH_SECRET under which none of the existing keys was made: refused before it makes every key unknown.
+import postgres from 'postgres'
+import t, { type Test } from 'tap'
+import { hashSecret, makeCaller, startInstance } from '../instance.ts'
+import { useServices } from '../services/index.ts'
+import { ask } from './ask.ts'
+import { type Env, externalEnv, runLatchkey, serveLatchkey } from './latchkey.ts'
+
+const wrong = 'not the secret of these keys, though long enough'
+const wrongToo = 'nor is this one, though it is just as long'
+
+async function begin(t: Test) {
+  const services = await useServices(t)
+  const instance = await startInstance(t, services)
+  const caller = await makeCaller(instance)
+  await instance.close()
+  const env = (more: Env) => externalEnv(services, more)
+  const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })
+  t.teardown(() => sql.end({ timeout: 1 }))
+  const refused = async (more: Env, ...words: string[]) => {
+    const { code, stdout, stderr } = await runLatchkey(t, env(more), ...words)
+    t.equal(code, 1, words.join(' '))
+    t.equal(stdout, '')
+    t.match(
+      stderr,
+      /^latchkey: none of the usable keys [^\n]*HASH_SECRET[^\n]*ACCEPT_NEW_HASH_SECRET=1[^\n]*\n$/,
+    )
+    t.notMatch(stderr, wrong)
+  }
+  const verify = async (more: Env) => {
+    const service = await serveLatchkey(t, env(more))
+    const { status } = await ask(`GET ${service.url}/v1/verify`, { token: caller.token })
+    service.kill('SIGTERM')
+    await service.ended
+    return status
+  }
+  return { caller, env, sql, refused, verify }
+}
+
+t.test('under a wrong secret the service does not start and the command line mints no key', async (t) => {
+  const { caller, sql, env, refused } = await begin(t)
+  const create = ['keys', 'create', '--user', caller.userId, '--name', 'x']
+  await refused({ HASH_SECRET: wrong, LOG_LEVEL: 'silent' }, 'serve')
+  await refused({ HASH_SECRET: wrong, HASH_SECRET_PREVIOUS: wrongToo, LOG_LEVEL: 'silent' }, 'serve')
+  await refused({ HASH_SECRET: wrong }, ...create)
+  const [made] = await sql`select count(*)::int as keys from api_keys`
+  t.equal(made!.keys, 1)
+  const { code } = await runLatchkey(t, env({ HASH_SECRET: wrong }), 'keys', 'list', '--user', caller.userId)
+  t.equal(code, 0, 'what makes no key needs no secret')
+})
+
+t.test('under a new secret that is accepted it starts, and the old keys are unknown', async (t) => {
+  const { caller, env, verify } = await begin(t)
+  const accepting = { HASH_SECRET: wrong, ACCEPT_NEW_HASH_SECRET: '1' }
+  t.equal(await verify(accepting), 401)
+  const create = ['keys', 'create', '--user', caller.userId, '--name', 'x']
+  t.equal((await runLatchkey(t, env(accepting), ...create)).code, 0)
+  t.equal(await verify({ HASH_SECRET: wrong }), 401, 'one usable key of its own is enough from then on')
+})
+
+t.test('under the previous secret the keys are known, so it starts', async (t) => {
+  const { sql, verify } = await begin(t)
+  t.equal(await verify({ HASH_SECRET: wrong, HASH_SECRET_PREVIOUS: hashSecret }), 200)
+  await sql`update users set deleted_at = now()`
+  t.equal(await verify({ HASH_SECRET: wrongToo }), 401, 'without usable keys there is nothing to lose')
+})
