@@ -33,7 +33,7 @@ export interface Command {
 export async function withStores<T>(
   config: Config,
   work: (stores: Stores) => Promise<T>,
-  needs: Pick<OpenOptions, 'mintsKeys'> = {},
+  needs: Pick<OpenOptions, 'createsDatabase' | 'mintsKeys'> = {},
 ): Promise<T> {
   const stores = await openStores(config, {
     ...needs,

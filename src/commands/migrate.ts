@@ -4,7 +4,7 @@ import { type Command, withStores } from './command.ts'
 export const runMigrate: Command = {
   takes: [],
   async run(config) {
-    const applied = await withStores(config, async (stores) => stores.applied)
+    const applied = await withStores(config, async (stores) => stores.applied, { createsDatabase: true })
     const lines = applied.map(({ version, name }) => `applied ${version} ${name}`)
     return {
       json: { applied },

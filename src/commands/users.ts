@@ -10,8 +10,10 @@ export const usersCreate: Command = {
   takes: ['name'],
   async run(config, args) {
     const name = requiredName(args, config)
-    const user = await withStores(config, ({ users }) =>
-      users.create({ id: newId('usr_'), name }, operator()),
+    const user = await withStores(
+      config,
+      ({ users }) => users.create({ id: newId('usr_'), name }, operator()),
+      { createsDatabase: true },
     )
     return { json: user, lines: [describe(user)] }
   },

@@ -24,6 +24,15 @@ export interface DataDir {
   readonly libraries: string
 }
 
+export const pathsIn = (path: string): DataDir => ({
+  path,
+  cluster: join(path, 'postgres'),
+  log: join(path, 'postgres.log'),
+  password: join(path, 'postgres-password'),
+  startLock: join(path, 'postgres.lock'),
+  libraries: join(path, 'postgres-libraries'),
+})
+
 export function openDataDir(path: string): DataDir {
   try {
     const wanted = resolve(path)
@@ -35,15 +44,7 @@ export function openDataDir(path: string): DataDir {
       if (codeOf(error) !== 'EEXIST') throw error
     }
     // The real path: what the running server is known by must not depend on who came by which link.
-    const real = realpathSync(wanted)
-    return {
-      path: real,
-      cluster: join(real, 'postgres'),
-      log: join(real, 'postgres.log'),
-      password: join(real, 'postgres-password'),
-      startLock: join(real, 'postgres.lock'),
-      libraries: join(real, 'postgres-libraries'),
-    }
+    return pathsIn(realpathSync(wanted))
   } catch (error) {
     // Where no folder can be made, such as in /proc, there is "no such file".
     if (codeOf(error) === 'ENOENT')

@@ -3,11 +3,13 @@
  * processes use it, and goes when the last of them leaves. Started by one, it may be used and stopped by another: the service
  * may have been killed, or a command may have been there first.
  */
+import { existsSync } from 'node:fs'
+import { join, resolve } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { chooseLaunch } from './as-unprivileged.ts'
 import { findBinaries } from './binaries.ts'
 import { type Outcome, type Role, type Use, useServer } from './client-lock.ts'
-import { type DataDir, openDataDir, readPassword } from './data-dir.ts'
+import { type DataDir, openDataDir, pathsIn, readPassword } from './data-dir.ts'
 import { watchExit } from './exit-watch.ts'
 import { fileFault, lastRelevantLine, logSince } from './faults.ts'
 import { handOver, hasCluster, makeCluster, removeHalfMade } from './initdb.ts'
@@ -34,6 +36,8 @@ export interface Options {
   dataDir: string
   /** Only one `serve` at a time for a DATA_DIR; any number of `command`. */
   role: Role
+  /** Fail where there is no database yet, and leave no folder behind. */
+  mustExist?: boolean
   /** Lines for a person to read, during the first set-up only. */
   onProgress?: (line: string) => void
 }
@@ -43,13 +47,16 @@ const lookAgainMs = 20
 export async function openEmbeddedPostgres({
   dataDir,
   role,
+  mustExist = false,
   onProgress = () => {},
 }: Options): Promise<EmbeddedPostgres> {
+  if (mustExist) requireDatabase(resolve(dataDir))
   const dir = openDataDir(dataDir)
   try {
     // All that look at, set up or start this one do so one after the other; only leaving goes on beside it.
     const release = await takeStartLock(dir.startLock)
     try {
+      if (mustExist && !hasDatabase(dir)) throw noDatabase(dir.path)
       return await open(dir, role, onProgress)
     } finally {
       release()
@@ -100,6 +107,19 @@ async function start(
   handOver(dir.cluster, launch)
   return { started: await startPostmaster(dir, binaries, launch), made }
 }
+
+const hasDatabase = ({ cluster }: Pick<DataDir, 'cluster'>) => existsSync(join(cluster, 'PG_VERSION'))
+
+/** A look before anything is written. While another Latchkey sets one up, wait for it. */
+function requireDatabase(path: string): void {
+  const { cluster, startLock } = pathsIn(path)
+  if (!hasDatabase({ cluster }) && !existsSync(startLock)) throw noDatabase(path)
+}
+
+const noDatabase = (path: string) =>
+  new Error(
+    `${path} has no database: set DATABASE_URL or DATA_DIR as for the service, or run \`latchkey serve\` first`,
+  )
 
 /** Null: it is going, look again. */
 async function enter(

@@ -43,6 +43,8 @@ export interface Stores {
 export interface OpenOptions {
   /** serve: the one service of an embedded database; command: anything beside it. */
   role: 'serve' | 'command'
+  /** A command may create the embedded database; most only make sense on one that exists. */
+  createsDatabase?: boolean
   /** It will mint keys, as `serve` always may: refused under a HASH_SECRET of which no existing key is. */
   mintsKeys?: boolean
   onProgress?: (line: string) => void
@@ -89,7 +91,12 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
   try {
     const embedded =
       config.databaseUrl === null
-        ? await openEmbeddedPostgres({ dataDir: config.dataDir, role, onProgress })
+        ? await openEmbeddedPostgres({
+            dataDir: config.dataDir,
+            role,
+            mustExist: role === 'command' && !options.createsDatabase,
+            onProgress,
+          })
         : null
     if (embedded) closers.push(() => embedded.stop())
     const url = config.databaseUrl ?? embedded!.url

@@ -1,0 +1,54 @@
+// The command line started without its environment: it says that there is no database here, and makes none.
+import { existsSync } from 'node:fs'
+import { mkdir, readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import t from 'tap'
+import { embeddedEnv } from './embedded.ts'
+import { aFolder, runLatchkey, spawnLatchkey } from './latchkey.ts'
+
+const commands = [
+  ['users', 'list'],
+  ['users', 'delete', 'usr_0'],
+  ['keys', 'create', '--user', 'usr_0', '--name', 'x'],
+  ['keys', 'list', '--user', 'usr_0'],
+  ['keys', 'revoke', 'apk_0'],
+  ['keys', 'rehash-status'],
+  ['audit', 'find', 'req_0'],
+  ['audit', 'list'],
+]
+
+t.test('what needs a database makes none: it names the folder that has none, and what to do', async (t) => {
+  const fails = async (words: string[]) => {
+    const latchkey = await spawnLatchkey(t, {}, ...words)
+    const { code, stdout, stderr } = await latchkey.ended
+    t.equal(code, 1)
+    t.equal(stdout, '')
+    t.equal(
+      stderr,
+      `latchkey: ${join(latchkey.folder, '.latchkey')} has no database: set DATABASE_URL or DATA_DIR as for the service, or run \`latchkey serve\` first\n`,
+    )
+    t.strictSame(await readdir(latchkey.folder), [], 'nothing is left behind')
+  }
+  await Promise.all(commands.map(fails))
+})
+
+t.test('a DATA_DIR that is there and empty stays empty', async (t) => {
+  const DATA_DIR = await aFolder(t)
+  const { code, stderr } = await runLatchkey(t, { DATA_DIR }, 'users', 'list')
+  t.equal(code, 1)
+  t.match(stderr, `${DATA_DIR} has no database`)
+  t.strictSame(await readdir(DATA_DIR), [])
+  await mkdir(join(DATA_DIR, 'postgres'))
+  t.match((await runLatchkey(t, { DATA_DIR }, 'users', 'list')).stderr, `${DATA_DIR} has no database`)
+  t.strictSame(await readdir(DATA_DIR), ['postgres'])
+})
+
+t.test('migrate and users create make one, and the others find it', async (t) => {
+  const env = await embeddedEnv(t)
+  t.equal((await runLatchkey(t, env, 'migrate')).code, 0)
+  t.ok(existsSync(join(env.DATA_DIR, 'postgres', 'PG_VERSION')))
+  t.equal((await runLatchkey(t, env, 'users', 'list')).code, 0)
+  const another = await embeddedEnv(t)
+  t.equal((await runLatchkey(t, another, 'users', 'create', '--name', 'Ada')).code, 0)
+  t.match((await runLatchkey(t, another, 'users', 'list')).stdout, 'Ada')
+})
