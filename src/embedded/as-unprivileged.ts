@@ -1,7 +1,4 @@
-/**
- * Postgres refuses to run as root, and in a container root is often who runs Latchkey. The ways out, best first; each is tried
- * on `postgres --version` before it is believed.
- */
+/** Postgres refuses to run as root, and should not have root's access to files either: chooses whom it runs as. */
 import { spawnSync } from 'node:child_process'
 import { chmodSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
@@ -9,37 +6,36 @@ import type { Binaries } from './binaries.ts'
 import type { DataDir } from './data-dir.ts'
 import { codeOf, lastRelevantLine } from './faults.ts'
 
-// "nobody" on Debian; any user will do that owns nothing.
+// "nobody" on Debian. Any user will do that owns nothing.
 const nobody = 65534
 
 export interface Launch {
-  readonly name: 'direct' | 'owner' | 'unshare' | 'setpriv' | 'uid'
-  /** Whose the cluster's files must be, seen from here; null: as they are. */
-  readonly owner: number | null
-  /** As whom it passes directories; null: as anybody it likes. */
-  readonly passesAs: number | null
   readonly prefix: readonly string[]
   readonly as: { uid?: number; gid?: number }
+  /** Who must own the cluster's files, as seen from here. Null: leave them as they are. */
+  readonly owner: number | null
+  /** What the operator should know about it. */
+  readonly warning: string | null
 }
 
-const direct: Launch = { name: 'direct', owner: null, passesAs: null, prefix: [], as: {} }
+interface Candidate extends Launch {
+  /** Who has to get through the directories above the programs and the data. Null: gets through any. */
+  readonly passesAs: number | null
+}
 
-const forRoot: readonly Launch[] = [
-  // Nobody inside its namespace and root outside, without root's powers: no file has to change hands.
+/** For when that user cannot reach the programs or the data, as under /root with mode 0700. Best first. */
+const fallbacks: readonly Candidate[] = [
+  // Root outside, without capabilities: root's files are open to it, others are not.
   {
-    name: 'unshare',
-    owner: 0,
-    passesAs: 0,
     prefix: ['unshare', '--user', `--map-user=${nobody}`, `--map-group=${nobody}`, '--'],
     as: {},
+    owner: 0,
+    passesAs: 0,
+    warning: "Postgres runs in a user namespace, with access to root's files",
   },
-  // Nobody, who may pass any directory (/root is 0700). That one capability is among those a container has by default, while
-  // dac_read_search is not and would add nothing. Without no_setuid_fixup access(2), which Postgres asks whether it finds
-  // its own program, would disregard it.
+  // Where namespaces are blocked. A container has this capability by default, and not dac_read_search. Without no_setuid_fixup
+  // Postgres would not find its own program: access(2) would ignore the capability.
   {
-    name: 'setpriv',
-    owner: nobody,
-    passesAs: null,
     prefix: [
       'setpriv',
       '--securebits=+no_setuid_fixup',
@@ -51,17 +47,11 @@ const forRoot: readonly Launch[] = [
       '--',
     ],
     as: {},
+    owner: nobody,
+    passesAs: null,
+    warning: `Postgres runs as user ${nobody} with access to every file`,
   },
-  { name: 'uid', owner: nobody, passesAs: nobody, prefix: [], as: { uid: nobody, gid: nobody } },
 ]
-
-/** Root started a command on what another user's service keeps: as that user, or the service could not open it again. */
-function asOwner(dir: DataDir): Launch[] {
-  const kept = statSync(dir.cluster, { throwIfNoEntry: false })
-  if (kept === undefined || kept.uid === 0 || kept.uid === nobody) return []
-  const { uid, gid } = kept
-  return [{ name: 'owner', owner: uid, passesAs: uid, prefix: [], as: { uid, gid } }]
-}
 
 /** The program and arguments to spawn; `launch.as` goes into the options. */
 export const commandOf = (launch: Launch, program: string, args: readonly string[]): [string, string[]] => {
@@ -71,6 +61,7 @@ export const commandOf = (launch: Launch, program: string, args: readonly string
 
 /** How to run it here, and which major version it is. */
 export function chooseLaunch(binaries: Binaries, dir: DataDir): { launch: Launch; major: string } {
+  const direct: Launch = { prefix: [], as: {}, owner: null, warning: null }
   // --version is answered to root too, so this only tells whether the program runs on this machine.
   const { major, why } = tryVersion(direct, binaries)
   if (major === null) {
@@ -80,17 +71,38 @@ export function chooseLaunch(binaries: Binaries, dir: DataDir): { launch: Launch
   }
   if (process.geteuid?.() !== 0) return { launch: direct, major }
 
-  let reason = ''
-  for (const launch of [...asOwner(dir), ...forRoot]) {
-    const blocked = firstUnpassable(launch, binaries, dir)
-    if (blocked === null && launch.name === 'uid') letPass(dir.path)
-    const tried = blocked === null ? tryVersion(launch, binaries) : null
-    if (tried?.major) return { launch, major }
-    reason = blocked === null ? `(${tried?.why})` : `, which cannot reach ${blocked}`
+  const user = unprivilegedUser(dir)
+  const refused = whyNot(user, binaries, dir)
+  if (refused === null) return { launch: user, major }
+  for (const fallback of fallbacks) {
+    if (whyNot(fallback, binaries, dir) === null)
+      return { launch: { ...fallback, warning: `User ${user.owner} ${refused}: ${fallback.warning}` }, major }
   }
   throw new Error(
-    `Postgres refuses to run as root and could not be run as user ${nobody}${reason.startsWith('(') ? ' ' : ''}${reason}: run Latchkey as another user, or set DATABASE_URL to the address of a Postgres of yours`,
+    `Postgres refuses to run as root, and user ${user.owner} ${refused}: run Latchkey as another user, or set DATABASE_URL to the address of a Postgres of yours`,
   )
+}
+
+/** The owner of a cluster that another user's service made, or that service could not open it again. */
+function unprivilegedUser(dir: DataDir): Candidate {
+  const made = statSync(dir.cluster, { throwIfNoEntry: false })
+  const [uid, gid] = made === undefined || made.uid === 0 ? [nobody, nobody] : [made.uid, made.gid]
+  return { prefix: [], as: { uid, gid }, owner: uid, passesAs: uid, warning: null }
+}
+
+/** Null: it can be run so. */
+function whyNot(candidate: Candidate, binaries: Binaries, dir: DataDir): string | null {
+  const { passesAs, as } = candidate
+  // DATA_DIR itself is opened for the unprivileged user, just far enough.
+  const paths = [binaries.directory, as.uid === undefined ? dir.path : dirname(dir.path)]
+  const blocked = passesAs !== null && paths.flatMap(pathTo).find((path) => !mayPass(path, passesAs))
+  if (blocked) return `cannot reach ${blocked}`
+  const { major, why } = tryVersion(candidate, binaries)
+  if (major === null) return `cannot run it (${why})`
+  // Search, not read: what lies there is closed by itself.
+  if (as.uid !== undefined && !mayPass(dir.path, as.uid))
+    chmodSync(dir.path, (statSync(dir.path).mode & 0o7777) | 0o001)
+  return null
 }
 
 function tryVersion(launch: Launch, binaries: Binaries): { major: string | null; why: string } {
@@ -105,20 +117,12 @@ function tryVersion(launch: Launch, binaries: Binaries): { major: string | null;
   const major = status === 0 ? (/\) (\d+)/.exec(stdout)?.[1] ?? null) : null
   if (error === undefined) return { major, why: lastRelevantLine(stderr ?? '') || `status ${status}` }
   // The file is there, so what is not found is the loader that it names: a Linux without glibc.
-  const lacksLoader = launch.name === 'direct' && codeOf(error) === 'ENOENT' && exists(binaries.postgres)
+  const lacksLoader =
+    file === binaries.postgres &&
+    codeOf(error) === 'ENOENT' &&
+    statSync(file, { throwIfNoEntry: false }) !== undefined
   if (lacksLoader) return { major: null, why: 'it needs a Linux with glibc' }
   return { major: null, why: codeOf(error) === 'EPERM' ? 'that is not permitted here' : error.message }
-}
-
-/** The first directory on the way to the programs or to the data that this launch would not get through. */
-function firstUnpassable({ name, passesAs }: Launch, binaries: Binaries, dir: DataDir): string | null {
-  if (passesAs === null) return null
-  // For plain `uid` DATA_DIR itself is opened just far enough.
-  for (const target of [binaries.directory, name === 'uid' ? dirname(dir.path) : dir.path]) {
-    const blocked = pathTo(target).find((directory) => !mayPass(directory, passesAs))
-    if (blocked !== undefined) return blocked
-  }
-  return null
 }
 
 const pathTo = (path: string): string[] =>
@@ -131,13 +135,4 @@ function mayPass(directory: string, id: number): boolean {
   } catch {
     return false
   }
-}
-
-/** Search, not read: who passes must know the name, and what lies there is closed by itself. */
-function letPass(directory: string): void {
-  if (!mayPass(directory, nobody)) chmodSync(directory, (statSync(directory).mode & 0o7777) | 0o001)
-}
-
-function exists(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false }) !== undefined
 }

@@ -5,7 +5,6 @@
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import postgres from 'postgres'
-import { codeOf } from './faults.ts'
 import { isAlive } from './processes.ts'
 import { isOnItsWay, within } from './server-answers.ts'
 
@@ -90,7 +89,6 @@ export async function useServer(server: {
 
   async function take(): Promise<Outcome> {
     const before = losses
-    await makeDatabase()
     const [shared] = await sql`select pg_try_advisory_lock_shared(${inUse}::bigint) as granted`
     if (!shared?.granted) return { ok: false, reason: 'going' }
     if (role === 'serve') {
@@ -118,15 +116,6 @@ export async function useServer(server: {
       from pg_locks join pg_stat_activity using (pid)
       where locktype = 'advisory' and objid = ${serving}::bigint::oid and mode = 'ExclusiveLock' and granted`
     return holder?.pid ?? null
-  }
-
-  async function makeDatabase(): Promise<void> {
-    const [there] = await sql`select 1 from pg_database where datname = 'latchkey'`
-    if (there) return
-    await sql`create database latchkey`.catch((error) => {
-      // Another one made it meanwhile.
-      if (!['42P04', '23505'].includes(codeOf(error))) throw error
-    })
   }
 
   /** First off the list, then the question: of two that leave together the later one finds nobody. */

@@ -45,17 +45,30 @@ export function hasCluster(dir: DataDir, major: string): boolean {
   return false
 }
 
+// The superuser that initdb makes has no password, and is only used in single-user mode, for the set-up.
+const whoMayLogIn = 'host all latchkey 127.0.0.1/32 scram-sha-256\n'
+
+/** One statement a line, as single-user mode wants them. */
+const roleAndDatabase = (dir: DataDir) => `
+create role latchkey login password '${readOrMakePassword(dir)}'
+create database latchkey owner latchkey
+`
+
 export async function makeCluster(dir: DataDir, binaries: Binaries, launch: Launch): Promise<void> {
   const work = mkdtempSync(join(dir.path, halfMade))
   try {
-    // A copy of the password that initdb may read, whoever it runs as.
-    const password = join(work, 'password')
-    writeFileSync(password, readOrMakePassword(dir), { mode: 0o600 })
-    if (launch.owner !== null)
-      for (const path of [password, work]) chownSync(path, launch.owner, launch.owner)
-
+    if (launch.owner !== null) chownSync(work, launch.owner, launch.owner)
     const made = join(work, 'cluster')
-    await initdb(dir, binaries, launch, made, password)
+    const options = ['--username=postgres', '--auth=reject', '--encoding=UTF8', '--locale=C']
+    const run = (program: string, args: string[], input: string) =>
+      runToEnd(dir, binaries, launch, { program, args, input })
+    await run(binaries.initdb, [`--pgdata=${made}`, ...options, '--no-instructions'], '')
+    await run(
+      binaries.postgres,
+      ['--single', '-D', made, '-c', 'exit_on_error=on', 'postgres'],
+      roleAndDatabase(dir),
+    )
+    writeFileSync(join(made, 'pg_hba.conf'), whoMayLogIn)
     if (existsSync(dir.cluster)) rmdirSync(dir.cluster)
     renameSync(made, dir.cluster)
     syncDirectory(dir.path)
@@ -84,28 +97,19 @@ export function removeHalfMade(dir: DataDir): void {
   }
 }
 
-function initdb(
+function runToEnd(
   dir: DataDir,
   binaries: Binaries,
   launch: Launch,
-  made: string,
-  password: string,
+  { program, args: words, input }: { program: string; args: string[]; input: string },
 ): Promise<void> {
-  const [file, args] = commandOf(launch, binaries.initdb, [
-    `--pgdata=${made}`,
-    `--pwfile=${password}`,
-    '--username=latchkey',
-    '--auth=scram-sha-256',
-    '--encoding=UTF8',
-    '--locale=C',
-    '--no-instructions',
-  ])
+  const [file, args] = commandOf(launch, program, words)
   return new Promise((resolve, reject) => {
     const child = spawn(file, args, {
       ...launch.as,
       cwd: dir.path,
       env: binaries.env,
-      stdio: ['ignore', 'pipe', 'pipe'],
+      stdio: ['pipe', 'pipe', 'pipe'],
       timeout: initdbMsMax,
       windowsHide: true,
     })
@@ -113,9 +117,13 @@ function initdb(
     const keep = (chunk: Buffer) => {
       output = (output + chunk).slice(-16_384)
     }
+    child.stdin.on('error', () => {})
+    child.stdin.end(input)
     child.stdout.on('data', keep)
     child.stderr.on('data', keep)
-    child.on('error', (cause) => reject(new Error(`initdb could not be run: ${cause.message}`, { cause })))
+    child.on('error', (cause) =>
+      reject(new Error(`${program} could not be run: ${cause.message}`, { cause })),
+    )
     child.on('close', (code, signal) => {
       if (code === 0) return resolve()
       if (saysDiskFull(output)) return reject(diskFull(dir.path))

@@ -74,8 +74,9 @@ async function open(dir: DataDir, role: Role, onProgress: (line: string) => void
     let postmaster: Postmaster | null = findPostmaster(dir.cluster)
     const begunMs = Date.now()
     let made = false
+    let warning: string | null = null
     if (postmaster === null) {
-      ;({ started, made } = await start(dir, onProgress))
+      ;({ started, made, warning } = await start(dir, onProgress))
       created ||= made
       postmaster = started
       giveUpAtMs = Date.now() + startMsMax
@@ -83,7 +84,10 @@ async function open(dir: DataDir, role: Role, onProgress: (line: string) => void
     if (!postmaster.ready) continue
 
     const entered = await enter(dir, role, postmaster, started)
-    if (made && entered) onProgress(`Postgres ready in ${((Date.now() - begunMs) / 1000).toFixed(1)} s`)
+    if (made && entered) {
+      onProgress(`Postgres ready in ${((Date.now() - begunMs) / 1000).toFixed(1)} s`)
+      if (warning) onProgress(warning)
+    }
     if (entered) return { ...entered, created }
   }
   const why = lastRelevantLine(logSince(dir.log, 0))
@@ -95,7 +99,7 @@ async function open(dir: DataDir, role: Role, onProgress: (line: string) => void
 async function start(
   dir: DataDir,
   onProgress: (line: string) => void,
-): Promise<{ started: Started; made: boolean }> {
+): Promise<{ started: Started; made: boolean; warning: string | null }> {
   const binaries = findBinaries(dir.libraries)
   const { launch, major } = chooseLaunch(binaries, dir)
   removeHalfMade(dir)
@@ -105,7 +109,7 @@ async function start(
     await makeCluster(dir, binaries, launch)
   }
   handOver(dir.cluster, launch)
-  return { started: await startPostmaster(dir, binaries, launch), made }
+  return { started: await startPostmaster(dir, binaries, launch), made, warning: launch.warning }
 }
 
 const hasDatabase = ({ cluster }: Pick<DataDir, 'cluster'>) => existsSync(join(cluster, 'PG_VERSION'))

@@ -8,6 +8,8 @@ export const settings = (port: number): string[] =>
     // A socket's path may not exceed some 100 bytes, and DATA_DIR may.
     'unix_socket_directories=',
     'max_connections=60',
+    // Its superuser cannot log in.
+    'superuser_reserved_connections=0',
     'shared_buffers=64MB',
     'max_wal_size=256MB',
     // What was answered to a client is on disk.

@@ -10,11 +10,13 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import t from 'tap'
 import {
   canBlockNamespaces,
   isRunning,
+  makeOlder,
   modeOf,
   open,
   parentDir,
@@ -45,14 +47,55 @@ t.test('the first start sets up a Postgres of its own', async (t) => {
 
   const [row] = await query(
     pg.url,
-    `select current_setting('listen_addresses') as listens, current_setting('unix_socket_directories') as sockets,
+    `select current_setting('listen_addresses') as listens,
        current_setting('fsync') as fsync, current_setting('server_encoding') as encoding, current_user as "user"`,
   )
-  t.strictSame(
-    { ...row },
-    { listens: '127.0.0.1', sockets: '', fsync: 'on', encoding: 'UTF8', user: 'latchkey' },
-  )
+  t.strictSame({ ...row }, { listens: '127.0.0.1', fsync: 'on', encoding: 'UTF8', user: 'latchkey' })
+  const [, , , , sockets] = readFileSync(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8').split('\n')
+  t.equal(sockets, '', 'no socket beside the port')
   await t.rejects(query(pg.url.replace(/:[0-9a-f]+@/, ':wrong@'), 'select 1'), { code: '28P01' })
+})
+
+t.test("the service's role owns its database and is no superuser, and nobody else can log in", async (t) => {
+  const { url } = await open(t, { dataDir: await usedDir(t), role: 'serve' })
+  const [role] = await query(
+    url,
+    `select rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls,
+       (select datdba::regrole::text from pg_database where datname = current_database()) as owner,
+       pg_has_role('pg_execute_server_program', 'member') or pg_has_role('pg_read_server_files', 'member') as reaches_out
+     from pg_roles where rolname = current_user`,
+  )
+  t.strictSame(
+    { ...role },
+    {
+      rolsuper: false,
+      rolcreaterole: false,
+      rolcreatedb: false,
+      rolreplication: false,
+      rolbypassrls: false,
+      owner: 'latchkey',
+      reaches_out: false,
+    },
+  )
+  for (const statement of [
+    `copy (select 1) to program 'cat /etc/shadow'`,
+    `copy (select 1) to '${join(tmpdir(), 'from-postgres')}'`,
+    `select pg_read_file('/etc/shadow')`,
+    `select lo_import('/etc/shadow')`,
+    'alter system set log_connections = on',
+  ])
+    await t.rejects(query(url, statement), { code: '42501' }, statement)
+  const superuser = url.replace('//latchkey:', '//postgres:')
+  await t.rejects(query(superuser, 'select 1'), { code: '28000' })
+})
+
+t.test('a cluster whose superuser is latchkey, as they were made before, still starts', async (t) => {
+  const dataDir = join(parentDir(t), 'data')
+  makeOlder(dataDir)
+  const pg = await open(t, { dataDir, role: 'serve' })
+  t.equal(pg.created, false)
+  await remember(pg.url, 'kept')
+  t.equal(await recall(pg.url), 'kept')
 })
 
 t.test('the second start finds the data of the first', async (t) => {
@@ -368,6 +411,48 @@ t.test('a relative DATA_DIR is meant from the current directory', async (t) => {
 })
 
 t.test('as root', { skip: !(asRoot && onLinux) && 'only root on Linux has to step aside' }, async (t) => {
+  t.test('where another user can reach everything, Postgres runs as that user', async (t) => {
+    const parent = parentDir(t)
+    chmodSync(parent, 0o755)
+    const dataDir = join(parent, 'data')
+    const progress: string[] = []
+    const pg = await open(t, { dataDir, role: 'serve', onProgress: (line) => progress.push(line) })
+    await remember(pg.url, 'kept')
+
+    const status = readFileSync(`/proc/${postmasterOf(dataDir)}/status`, 'utf8')
+    t.match(status, /^Uid:\t65534\t65534\t65534\t65534$/m)
+    t.match(status, /^Gid:\t65534\t65534\t65534\t65534$/m)
+    t.match(status, /^Groups:\s*$/m)
+    t.match(status, /^CapEff:\t0+$/m)
+    const cluster = join(dataDir, 'postgres')
+    const files = readdirSync(cluster, { recursive: true, encoding: 'utf8' })
+    t.strictSame(
+      // A temporary file may be gone again.
+      files.filter(
+        (file) => (statSync(join(cluster, file), { throwIfNoEntry: false })?.uid ?? 65534) !== 65534,
+      ),
+      [],
+      'each file is its own',
+    )
+    t.notOk(
+      progress.some((line) => /user namespace/.test(line)),
+      'nothing to warn of',
+    )
+    t.equal(modeOf(join(dataDir, 'postgres-password')), 0o600)
+  })
+
+  t.test('where it cannot, Postgres runs in a user namespace, and the first start says so', async (t) => {
+    const parent = parentDir(t)
+    const progress: string[] = []
+    const say = (line: string) => progress.push(line)
+    await open(t, { dataDir: join(parent, 'data'), role: 'serve', onProgress: say })
+    t.ok(
+      progress.includes(
+        `User 65534 cannot reach ${parent}: Postgres runs in a user namespace, with access to root's files`,
+      ),
+    )
+  })
+
   const skip = !(await canBlockNamespaces()) && 'no namespace can be made to block them in'
 
   t.test(
@@ -411,7 +496,7 @@ t.test('as root', { skip: !(asRoot && onLinux) && 'only root on Linux has to ste
     )
     t.match(
       refused,
-      `could not be run as user 65534, which cannot reach ${parent}: run Latchkey as another user`,
+      `Postgres refuses to run as root, and user 65534 cannot reach ${parent}: run Latchkey as another user`,
     )
 
     chmodSync(parent, 0o755)
