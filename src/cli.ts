@@ -1,88 +1,16 @@
 #!/usr/bin/env node
-/** The command line. A fault is one plain line on stderr and exit code 1; `--json` makes the answer one JSON value. */
-import { parseArgs } from 'node:util'
-import type { Command } from './commands/command.ts'
-import { printable, printableJson } from './commands/printable.ts'
-import { readConfig } from './config.ts'
-import { redactKeys } from './rules/token.ts'
-import { version } from './version.ts'
+/** The executable: checks Node's version before it loads anything an old Node could not parse. Keep to old syntax here. */
+import { nodeRange, version } from './version.ts'
 
-const usage = `latchkey ${version}
+const numbers = (text: string) => text.replace('>=', '').split('.').map(Number)
+const [major = 0, minor = 0] = numbers(nodeRange)
+const [runningMajor = 0, runningMinor = 0] = numbers(process.versions.node)
 
-  latchkey serve                                   run the service
-  latchkey migrate                                 bring the database to the present schema
-  latchkey users create --name NAME
-  latchkey users list
-  latchkey users delete usr_…                      soft-delete; returns once it holds everywhere
-  latchkey keys create --user usr_… --name NAME [--rate-limit-rpm N] [--expires-at UNIX_SECONDS]
-  latchkey keys list --user usr_…
-  latchkey keys revoke apk_…                       returns once it holds everywhere
-  latchkey keys rehash-status                      how many keys are not yet hashed under HASH_SECRET
-  latchkey audit find req_…
-  latchkey audit list [--reason REASON] [--key apk_…] [--since TIME] [--limit N]
-
-  --json    one JSON value on stdout
-  TIME is Unix seconds, an ISO 8601 date, or an age such as 90s, 15m, 6h, 7d.
-  Configuration is by environment variables: see docs/operations.md.`
-
-/** Loaded when asked for: a command needs little of what the service needs. */
-const commands: Record<string, () => Promise<Command>> = {
-  serve: async () => (await import('./commands/serve.ts')).serve,
-  migrate: async () => (await import('./commands/migrate.ts')).runMigrate,
-  'users create': async () => (await import('./commands/users.ts')).usersCreate,
-  'users list': async () => (await import('./commands/users.ts')).usersList,
-  'users delete': async () => (await import('./commands/users.ts')).usersDelete,
-  'keys create': async () => (await import('./commands/keys.ts')).keysCreate,
-  'keys list': async () => (await import('./commands/keys.ts')).keysList,
-  'keys revoke': async () => (await import('./commands/keys.ts')).keysRevoke,
-  'keys rehash-status': async () => (await import('./commands/keys.ts')).keysRehashStatus,
-  'audit find': async () => (await import('./commands/audit.ts')).auditFind,
-  'audit list': async () => (await import('./commands/audit.ts')).auditList,
-}
-
-const options = {
-  json: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
-  version: { type: 'boolean' },
-  name: { type: 'string' },
-  user: { type: 'string' },
-  'rate-limit-rpm': { type: 'string' },
-  'expires-at': { type: 'string' },
-  reason: { type: 'string' },
-  key: { type: 'string' },
-  since: { type: 'string' },
-  limit: { type: 'string' },
-} as const
-
-async function main() {
-  const { values, positionals } = parseArgs({ args: process.argv.slice(2), options, allowPositionals: true })
-  if (values.help || (positionals.length === 0 && !values.version)) return void console.log(usage)
-  if (values.version) return void console.log(version)
-
-  const name = [positionals.slice(0, 2).join(' '), positionals[0]!].find((candidate) =>
-    Object.hasOwn(commands, candidate),
+if (runningMajor < major || (runningMajor === major && runningMinor < minor)) {
+  process.stderr.write(
+    `latchkey: Latchkey ${version} needs Node ${nodeRange}, and this is ${process.versions.node}\n`,
   )
-  if (name === undefined)
-    throw new Error(`no such command: ${positionals.slice(0, 2).join(' ')}; see latchkey --help`)
-  const command = await commands[name]!()
-  const words = positionals.slice(name.split(' ').length)
-  for (const option of Object.keys(values)) {
-    if (option !== 'json' && !(command.takes as readonly string[]).includes(option)) {
-      throw new Error(`${name} takes no --${option}; see latchkey --help`)
-    }
-  }
-  if (words.length > (command.id ? 1 : 0))
-    throw new Error(`${name} takes no "${words.at(-1)}"; see latchkey --help`)
-  if (command.id && !words[0]) throw new Error(`${name} needs an id: latchkey ${name} ${command.id}…`)
-
-  const answer = await command.run(readConfig(), { ...values, id: words[0] ?? '' })
-  if (answer === undefined) return
-  const lines = values.json ? [printableJson(answer.json)] : answer.lines.map(printable)
-  process.stdout.write(`${lines.join('\n')}\n`)
+  process.exitCode = 1
+} else {
+  import('./commands/main.ts')
 }
-
-main().catch((error: Error) => {
-  // A key may be where an id or a command belongs.
-  process.stderr.write(`latchkey: ${printable(redactKeys(error.message).replaceAll(/\s*\n\s*/g, '; '))}\n`)
-  process.exit(1)
-})

@@ -1,4 +1,9 @@
-/** The version of package.json. */
+/** What package.json says of this package. */
 import { createRequire } from 'node:module'
 
-export const { version } = createRequire(import.meta.url)('latchkey/package.json') as { version: string }
+const manifest: { version: string; engines: { node: string } } = createRequire(import.meta.url)(
+  'latchkey/package.json',
+)
+
+export const version = manifest.version
+export const nodeRange = manifest.engines.node

@@ -3,6 +3,7 @@ import { lookup } from 'node:dns/promises'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import closeWithGrace from 'close-with-grace'
+import type { FastifyInstance } from 'fastify'
 import type { Config } from '../config.ts'
 import { createOps } from '../ops/listener.ts'
 import { createLog } from '../process/log.ts'
@@ -14,7 +15,7 @@ import { version } from '../version.ts'
 import { type Command, operator } from './command.ts'
 import { printable } from './printable.ts'
 
-/** A stop that takes longer is ended. */
+/** A stop that takes longer is cut short. */
 const closeTimeoutMs = 25_000
 const parentWatchMs = 250
 const logFlushMs = 1000
@@ -34,14 +35,14 @@ export const serve: Command = {
 
     closeWithGrace({ delay: closeTimeoutMs, logger: false }, async ({ err, signal }) => {
       draining = true
-      // By Ctrl-C a person stops it, who is not a load balancer.
+      // Ctrl-C comes from a person, not a load balancer: no drain.
       if (signal === 'SIGTERM') drainMs = config.drainSeconds * 1000
       stopping.abort()
-      if (err) log.fatal({ err }, 'unexpected fault: stopping')
+      if (err) log.fatal({ err }, 'unexpected error: stopping')
       else log.info({ signal }, 'stopping')
       await close()
       log.info('stopped')
-      // Whoever reads the log may have stopped reading.
+      // The reader of the log may have stopped reading.
       await Promise.race([new Promise((resolve) => log.flush(resolve)), sleep(logFlushMs)])
     })
 
@@ -52,10 +53,10 @@ export const serve: Command = {
       signal: stopping.signal,
       onProgress: config.databaseUrl === null ? say : (line) => log.info(line),
     })
-    // A stop that comes while it opens waits for it: it may have started a Postgres.
+    // A stop during the start waits until it has opened: it may have started a Postgres.
     closers.push(() =>
       opening.then(
-        // Nobody has been sent to one that did not listen yet.
+        // No drain before it listened: no client knows of it yet.
         (service) => service.close(service.app.server.listening ? drainMs : 0),
         () => {},
       ),
@@ -72,17 +73,10 @@ export const serve: Command = {
         metricsToken: config.metricsToken,
       })
       closers.push(() => ops.close())
-      await listening(
-        async () => ops.listen({ host: await oneAddress(config.opsHost), port: config.opsPort }),
-        'OPS_PORT',
-        config.opsPort,
-      )
-      if (draining) return undefined
-      await listening(
-        async () => app.listen({ host: await oneAddress(config.host), port: config.port }),
-        'PORT',
-        config.port,
-      )
+      await allListening([
+        { name: 'OPS_PORT', server: ops, host: config.opsHost, port: config.opsPort },
+        { name: 'PORT', server: app, host: config.host, port: config.port },
+      ])
 
       const { port } = app.server.address() as AddressInfo
       const opsPort = (ops.server.address() as AddressInfo).port
@@ -100,11 +94,11 @@ export const serve: Command = {
       if (stores.embedded) {
         await greet(config, stores, port, say)
         stores.embedded.exited.then((reason) => {
-          if (!draining) log.error({ reason }, 'the embedded Postgres has ended; restart Latchkey')
+          if (!draining) log.error({ reason }, 'the embedded Postgres has stopped; restart Latchkey')
         })
       }
     } catch (error) {
-      // Stopped while it started: whoever stops it says how it ends.
+      // Stopped during the start: the signal handler decides how the process ends.
       if (draining) return undefined
       await close()
       throw error
@@ -113,10 +107,10 @@ export const serve: Command = {
   },
 }
 
-/** For a name with several addresses Fastify opens further servers, which our handlers of parser errors would not reach. */
+/** For a name with several addresses Fastify would open more servers, without our handlers for parser errors. */
 const oneAddress = async (host: string) => (await lookup(host)).address
 
-/** npm hands a signal to its shell only; without this the service would outlive `npm start`. */
+/** npm passes a signal to its shell only: without this the service would outlive `npm start`. */
 function stopWithParent() {
   const parent = process.ppid
   const watch = setInterval(() => {
@@ -127,16 +121,29 @@ function stopWithParent() {
   watch.unref()
 }
 
-async function listening(listen: () => Promise<unknown>, name: string, port: number) {
-  try {
-    await listen()
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException
-    throw new Error(code === 'EADDRINUSE' ? `port ${port} is in use; choose another with ${name}` : message)
-  }
+interface Listener {
+  /** The variable that sets its port. */
+  name: string
+  server: FastifyInstance
+  host: string
+  port: number
 }
 
-/** On an empty database of our own: a first user and key, told once, so that there is something to call with. */
+/** Names everything that keeps them from listening, not only the first. */
+async function allListening(listeners: Listener[]) {
+  const outcomes = await Promise.allSettled(
+    listeners.map(async ({ server, host, port }) => server.listen({ host: await oneAddress(host), port })),
+  )
+  const faults = outcomes.flatMap((outcome, i) => {
+    if (outcome.status === 'fulfilled') return []
+    const { name, port } = listeners[i]!
+    const { code, message } = outcome.reason as NodeJS.ErrnoException
+    return code === 'EADDRINUSE' ? `port ${port} is in use: choose another with ${name}` : message
+  })
+  if (faults.length > 0) throw new Error(faults.join('; '))
+}
+
+/** On an empty embedded database: creates a first user and key, and prints the key once, so there is something to call with. */
 async function greet(
   config: Config,
   { users, keys, hashSecret }: Stores,

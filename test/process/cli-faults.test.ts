@@ -1,8 +1,10 @@
 // A command that cannot be done: exit code 1 and one plain line that says why.
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { mintToken } from '../../src/rules/token.ts'
 import { useServices } from '../services/index.ts'
-import { type Env, externalEnv, runLatchkey } from './latchkey.ts'
+import { aFolder, type Env, externalEnv, runLatchkey } from './latchkey.ts'
 
 type Case = [words: string[], why: RegExp]
 
@@ -26,9 +28,12 @@ async function allFail(t: Test, env: Env, cases: Case[]) {
 }
 
 t.test('a command that is written wrongly is refused in one line', async (t) => {
-  const user = ['--user', 'usr_0']
+  const env = externalEnv(await useServices(t))
+  // The database decides whether an expiry is in the past, and first whether there is such a user.
+  const made = await runLatchkey(t, env, 'users', 'create', '--name', 'x', '--json')
+  const user = ['--user', JSON.parse(made.stdout).id]
   const create = ['keys', 'create', ...user, '--name', 'x']
-  await allFail(t, externalEnv(await useServices(t)), [
+  await allFail(t, env, [
     [['frobnicate'], /frobnicate/],
     [['users', 'frobnicate'], /users frobnicate/],
     [['users', 'list', '--frobnicate'], /--frobnicate/],
@@ -62,6 +67,24 @@ t.test('an id that nothing has is named in one line', async (t) => {
     [['keys', 'revoke', 'apk_absent', '--json'], /apk_absent/],
     [['audit', 'find', 'req_absent'], /req_absent/],
   ])
+})
+
+t.test('a Node that is too old is told so in one line', async (t) => {
+  const pretend = join(await aFolder(t), 'old.cjs')
+  const versions = (node: string) =>
+    writeFile(
+      pretend,
+      `Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '${node}' } })`,
+    )
+  const env = { NODE_OPTIONS: `--require ${pretend}` }
+  for (const old of ['18.20.8', '20.9.0']) {
+    await versions(old)
+    const { code, stderr } = await runLatchkey(t, env, '--version')
+    t.equal(code, 1)
+    t.match(stderr, new RegExp(`^latchkey: Latchkey \\S+ needs Node >=20\\.19, and this is ${old}\\n$`))
+  }
+  await versions('22.0.0')
+  t.equal((await runLatchkey(t, env, '--version')).code, 0)
 })
 
 t.test('a command whose database cannot be reached says so, without the password', async (t) => {

@@ -26,6 +26,13 @@ t.test('a port in use ends it with one line that names the variable', async (t) 
     t.match(stderr, /^[^\n]+\n$/)
     t.match(stderr, new RegExp(`\\b${port}\\b.*\\b${name}\\b`))
   }
+  const { code, stderr } = await runLatchkey(t, { ...env, ...taken }, 'serve')
+  t.equal(code, 1)
+  t.equal(
+    stderr,
+    `latchkey: port ${taken.OPS_PORT} is in use: choose another with OPS_PORT; port ${taken.PORT} is in use: choose another with PORT\n`,
+    'both are named at once',
+  )
 })
 
 t.test('a Postgres that is not there yet is waited for, and said so', async (t) => {
