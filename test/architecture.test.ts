@@ -158,7 +158,7 @@ t.test('concrete stores know their own technology, the store contracts, rules an
 
 t.test("a technology's package is imported where the technology is", async (t) => {
   const homes: Record<string, string[]> = {
-    postgres: ['src/postgres/', 'src/embedded/'],
+    postgres: ['src/postgres/'],
     ioredis: ['src/redis/'],
     'prom-client': ['src/process/metrics.ts'],
     pino: ['src/process/log.ts'],

@@ -1,10 +1,5 @@
-/**
- * What can go wrong here, each as one plain line for whoever started Latchkey. Postgres's own noise stays in its log; the
- * line that matters is quoted.
- */
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
-
-const tailBytesMax = 64 * 1024
+/** What can go wrong, each as one plain line for the person who started Latchkey. Postgres's log has the rest. */
+import { readFileSync } from 'node:fs'
 
 export const codeOf = (error: unknown): string => String((error as { code?: unknown } | null)?.code ?? '')
 
@@ -37,33 +32,23 @@ export function fileFault(error: unknown, dir: string): Error {
   }
 }
 
-/** What a log says from `offset` on, its last part when that is long. Empty when it cannot be read. */
+/** What a log says from `offset` on. Empty when it cannot be read. A start cuts the log, so it is never long. */
 export function logSince(path: string, offset: number): string {
-  let fd: number | undefined
   try {
-    fd = openSync(path, 'r')
-    const { size } = fstatSync(fd)
-    const from = Math.max(Math.min(offset, size), size - tailBytesMax)
-    const buffer = Buffer.alloc(size - from)
-    return buffer.toString('utf8', 0, readSync(fd, buffer, 0, buffer.length, from))
+    return readFileSync(path).toString('utf8', offset)
   } catch {
     return ''
-  } finally {
-    if (fd !== undefined) closeSync(fd)
   }
 }
 
 /** The last line that says why; the last line of all when none does. */
 export function lastRelevantLine(output: string): string {
-  // Before it has a log Postgres explains itself over several lines.
+  // Before it has a log, Postgres explains itself over several lines.
   const early = /^(?:\S*\/)?postgres: (.+)/ms.exec(output)?.[1]
   if (early !== undefined) return early.trim().replaceAll('\n', ' ')
-  const why = output.split('\n').findLast((line) => /\b(FATAL|PANIC|initdb: error|pg_ctl): /.test(line))
-  return why === undefined ? lastLine(output) : withoutPrefix(why)
+  const lines = output.trimEnd().split('\n')
+  const why =
+    lines.findLast((line) => /\b(FATAL|PANIC|initdb: error|pg_ctl): /.test(line)) ?? lines.at(-1) ?? ''
+  // Without time, process id and severity.
+  return why.replace(/^.*?\b(?:FATAL|PANIC|LOG|ERROR|initdb: error|pg_ctl): +/, '').trim()
 }
-
-export const lastLine = (output: string): string => withoutPrefix(output.trimEnd().split('\n').at(-1) ?? '')
-
-/** Without time, process id and severity. */
-const withoutPrefix = (line: string) =>
-  line.replace(/^.*?\b(?:FATAL|PANIC|LOG|ERROR|initdb: error|pg_ctl): +/, '').trim()

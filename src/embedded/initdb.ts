@@ -1,8 +1,9 @@
 /**
- * Postgres's own directory: made by initdb beside its place and then renamed, so that it is either whole or absent. All of
- * this is for who holds the start lock.
+ * Postgres's own directory: made by initdb beside its place and then renamed, so that it is either whole or absent. For the holder
+ * of the start lock.
  */
-import { spawn } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
 import {
   chownSync,
   existsSync,
@@ -19,23 +20,24 @@ import {
 import { join } from 'node:path'
 import { commandOf, type Launch } from './as-unprivileged.ts'
 import type { Binaries } from './binaries.ts'
-import { type DataDir, readOrMakePassword, syncDirectory } from './data-dir.ts'
-import { codeOf, diskFull, fileFault, lastRelevantLine, saysDiskFull } from './faults.ts'
+import { type DataDir, hasDatabase } from './data-dir.ts'
+import { codeOf, diskFull, lastRelevantLine, saysDiskFull } from './faults.ts'
+import { createSecret, readSecret, syncDirectory } from './secret-file.ts'
 
 const halfMade = 'postgres.new-'
-// It ends with writing some 40 MB out to the disk.
-const initdbMsMax = 300_000
+// initdb ends with writing some 40 MB to disk.
+const setUpMsMax = 300_000
+// The superuser that initdb makes has no password, and is only used in single-user mode, for the set-up.
+const whoMayLogIn = 'host all latchkey 127.0.0.1/32 scram-sha-256\n'
 
-/** Whether there is one. Throws when what is there cannot be served by this Postgres. */
+/** Whether there is one. Throws when this Postgres cannot run what is there. */
 export function hasCluster(dir: DataDir, major: string): boolean {
-  try {
+  if (hasDatabase(dir)) {
     const made = readFileSync(join(dir.cluster, 'PG_VERSION'), 'utf8').trim()
     if (made === major) return true
     throw new Error(
-      `The data in ${dir.cluster} was made by Postgres ${made} and this Latchkey brings Postgres ${major}: move it over with pg_dump from the Latchkey that made it, or start anew with another DATA_DIR`,
+      `The data in ${dir.cluster} was made by Postgres ${made} and this Latchkey brings Postgres ${major}: move it over with pg_dump from the Latchkey that made it, or start over with another DATA_DIR`,
     )
-  } catch (error) {
-    if (codeOf(error) !== 'ENOENT') throw fileFault(error, dir.path)
   }
   if (existsSync(dir.cluster) && readdirSync(dir.cluster).length > 0) {
     throw new Error(
@@ -45,25 +47,32 @@ export function hasCluster(dir: DataDir, major: string): boolean {
   return false
 }
 
-// The superuser that initdb makes has no password, and is only used in single-user mode, for the set-up.
-const whoMayLogIn = 'host all latchkey 127.0.0.1/32 scram-sha-256\n'
-
-/** One statement a line, as single-user mode wants them. */
-const roleAndDatabase = (dir: DataDir) => `
-create role latchkey login password '${readOrMakePassword(dir)}'
-create database latchkey owner latchkey
-`
-
-export async function makeCluster(dir: DataDir, binaries: Binaries, launch: Launch): Promise<void> {
+/** Blocks the process for a second or so: nothing else is going on yet. */
+export function makeCluster(dir: DataDir, binaries: Binaries, launch: Launch): void {
   const work = mkdtempSync(join(dir.path, halfMade))
+  const run = (program: string, args: string[], input = '') => {
+    const [file, words] = commandOf(launch, program, args)
+    const { status, signal, stdout, stderr, error } = spawnSync(file, words, {
+      ...launch.as,
+      cwd: dir.path,
+      env: binaries.env,
+      input,
+      encoding: 'utf8',
+      timeout: setUpMsMax,
+      windowsHide: true,
+    })
+    if (status === 0) return
+    const output = `${stdout ?? ''}${stderr ?? ''}`
+    if (saysDiskFull(output)) throw diskFull(dir.path)
+    const why = lastRelevantLine(output) || error?.message || `ended by ${signal}`
+    throw new Error(`Postgres could not be set up in ${dir.path}: ${why}`)
+  }
   try {
     if (launch.owner !== null) chownSync(work, launch.owner, launch.owner)
     const made = join(work, 'cluster')
     const options = ['--username=postgres', '--auth=reject', '--encoding=UTF8', '--locale=C']
-    const run = (program: string, args: string[], input: string) =>
-      runToEnd(dir, binaries, launch, { program, args, input })
-    await run(binaries.initdb, [`--pgdata=${made}`, ...options, '--no-instructions'], '')
-    await run(
+    run(binaries.initdb, [`--pgdata=${made}`, ...options, '--no-instructions'])
+    run(
       binaries.postgres,
       ['--single', '-D', made, '-c', 'exit_on_error=on', 'postgres'],
       roleAndDatabase(dir),
@@ -77,12 +86,18 @@ export async function makeCluster(dir: DataDir, binaries: Binaries, launch: Laun
   }
 }
 
-/** Files change hands when the way around root's refusal has changed. The directory itself last: it tells that all is done. */
+/** One statement a line, as single-user mode wants them. The password is on disk before the cluster: without it, that is lost. */
+function roleAndDatabase({ password: file }: DataDir): string {
+  // Letters and digits: it is part of a URL.
+  const password = readSecret(file) ?? createSecret(file, randomBytes(24).toString('hex'))
+  return `create role latchkey login password '${password}'\ncreate database latchkey owner latchkey\n`
+}
+
+/** Files change hands when Postgres runs as another user than before. The directory itself comes last: it marks the end. */
 export function handOver(cluster: string, { owner }: Launch): void {
   if (owner === null || lstatSync(cluster).uid === owner) return
-  for (const entry of readdirSync(cluster, { recursive: true, encoding: 'utf8' })) {
+  for (const entry of readdirSync(cluster, { recursive: true, encoding: 'utf8' }))
     lchownSync(join(cluster, entry), owner, owner)
-  }
   lchownSync(cluster, owner, owner)
 }
 
@@ -95,40 +110,4 @@ export function removeHalfMade(dir: DataDir): void {
       if (codeOf(error) !== 'ENOTEMPTY') throw error
     }
   }
-}
-
-function runToEnd(
-  dir: DataDir,
-  binaries: Binaries,
-  launch: Launch,
-  { program, args: words, input }: { program: string; args: string[]; input: string },
-): Promise<void> {
-  const [file, args] = commandOf(launch, program, words)
-  return new Promise((resolve, reject) => {
-    const child = spawn(file, args, {
-      ...launch.as,
-      cwd: dir.path,
-      env: binaries.env,
-      stdio: ['pipe', 'pipe', 'pipe'],
-      timeout: initdbMsMax,
-      windowsHide: true,
-    })
-    let output = ''
-    const keep = (chunk: Buffer) => {
-      output = (output + chunk).slice(-16_384)
-    }
-    child.stdin.on('error', () => {})
-    child.stdin.end(input)
-    child.stdout.on('data', keep)
-    child.stderr.on('data', keep)
-    child.on('error', (cause) =>
-      reject(new Error(`${program} could not be run: ${cause.message}`, { cause })),
-    )
-    child.on('close', (code, signal) => {
-      if (code === 0) return resolve()
-      if (saysDiskFull(output)) return reject(diskFull(dir.path))
-      const why = code === null ? `ended by ${signal}` : lastRelevantLine(output)
-      reject(new Error(`Postgres could not be set up in ${dir.path}: ${why}`))
-    })
-  })
 }

@@ -1,33 +1,29 @@
 /**
- * The Postgres that Latchkey starts by itself when it is given none. It lives in DATA_DIR, belongs to whichever Latchkey
- * processes use it, and goes when the last of them leaves. Started by one, it may be used and stopped by another: the service
- * may have been killed, or a command may have been there first.
+ * The Postgres that Latchkey starts itself when it is given none. It lives in DATA_DIR, is shared by all Latchkey processes that use
+ * it, and stops with the last of them. One process may start it and another stop it: the service may have been killed, or a
+ * command may have come first.
  */
-import { existsSync } from 'node:fs'
-import { join, resolve } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { chooseLaunch } from './as-unprivileged.ts'
 import { findBinaries } from './binaries.ts'
-import { type Outcome, type Role, type Use, useServer } from './client-lock.ts'
-import { type DataDir, openDataDir, pathsIn, readPassword } from './data-dir.ts'
-import { watchExit } from './exit-watch.ts'
+import { type DataDir, hasDatabase, noDatabase, openDataDir, requireDatabase } from './data-dir.ts'
 import { fileFault, lastRelevantLine, logSince } from './faults.ts'
 import { handOver, hasCluster, makeCluster, removeHalfMade } from './initdb.ts'
-import { findPostmaster, type Postmaster } from './pid-file.ts'
-import { type Started, startMsMax, startPostmaster } from './postmaster.ts'
-import { whose } from './processes.ts'
-import { refusal } from './server-answers.ts'
-import { takeStartLock } from './start-lock.ts'
-import { stopPostmaster } from './stop-postmaster.ts'
+import { findPostmaster } from './pid-file.ts'
+import { answers, type Started, startMsMax, startPostmaster, stopPostmaster } from './postmaster.ts'
+import { isAlive } from './processes.ts'
+import { readSecret } from './secret-file.ts'
+import { withStartLock } from './start-lock.ts'
+import { addUser, type Role, usersOf } from './users.ts'
 
 export interface EmbeddedPostgres {
   /** postgres://latchkey:<password>@127.0.0.1:<port>/latchkey */
   readonly url: string
   /** Whether this call initialised a new cluster (first start). */
   readonly created: boolean
-  /** Resolves if postgres exits on its own (crash): with a plain description. Never rejects. */
+  /** Resolves with a plain description if Postgres stops by itself. Never rejects. */
   readonly exited: Promise<string>
-  /** Releases it; stops the server unless another Latchkey process still uses it. Idempotent. */
+  /** Leaves it, and stops the server unless another Latchkey process still uses it. Idempotent. */
   stop(): Promise<void>
 }
 
@@ -43,52 +39,75 @@ export interface Options {
 }
 
 const lookAgainMs = 20
+const exitWatchMs = 250
 
-export async function openEmbeddedPostgres({
-  dataDir,
-  role,
-  mustExist = false,
-  onProgress = () => {},
-}: Options): Promise<EmbeddedPostgres> {
-  if (mustExist) requireDatabase(resolve(dataDir))
-  const dir = openDataDir(dataDir)
+export async function openEmbeddedPostgres(options: Options): Promise<EmbeddedPostgres> {
+  if (options.mustExist) requireDatabase(options.dataDir)
+  const dir = openDataDir(options.dataDir)
+  return locked(dir, () => open(dir, options))
+}
+
+/** All that look at, set up, start or stop this Postgres do so one after the other. */
+async function locked<T>(dir: DataDir, work: () => Promise<T>): Promise<T> {
   try {
-    // All that look at, set up or start this one do so one after the other; only leaving goes on beside it.
-    const release = await takeStartLock(dir.startLock)
-    try {
-      if (mustExist && !hasDatabase(dir)) throw noDatabase(dir.path)
-      return await open(dir, role, onProgress)
-    } finally {
-      release()
-    }
+    return await withStartLock(dir.startLock, work)
   } catch (error) {
     throw fileFault(error, dir.path)
   }
 }
 
-async function open(dir: DataDir, role: Role, onProgress: (line: string) => void): Promise<EmbeddedPostgres> {
-  let created = false
-  let started: Started | null = null
-  let giveUpAtMs = Date.now() + startMsMax
-  for (; Date.now() < giveUpAtMs; await pause(lookAgainMs)) {
-    let postmaster: Postmaster | null = findPostmaster(dir.cluster)
-    const begunMs = Date.now()
-    let made = false
-    let warning: string | null = null
-    if (postmaster === null) {
-      ;({ started, made, warning } = await start(dir, onProgress))
-      created ||= made
-      postmaster = started
-      giveUpAtMs = Date.now() + startMsMax
+async function open(
+  dir: DataDir,
+  { role, mustExist = false, onProgress = () => {} }: Options,
+): Promise<EmbeddedPostgres> {
+  if (mustExist && !hasDatabase(dir)) throw noDatabase(dir.path)
+  const service = usersOf(dir.path).find((user) => user.role === 'serve')
+  if (role === 'serve' && service) {
+    throw new Error(
+      `DATA_DIR ${dir.path} is already served by another Latchkey (process ${service.pid}): stop that one first, or give this one a DATA_DIR of its own`,
+    )
+  }
+  const created = !hasDatabase(dir)
+  const { pid, port, child } = await findOrStart(dir, onProgress)
+  try {
+    const password = readSecret(dir.password)
+    if (password === null)
+      throw new Error(`${dir.password} is missing, and nothing else opens the data in ${dir.cluster}`)
+    const removeUser = addUser(dir.path, role)
+    const exit = watchExit(dir, pid, child)
+    // One that has lost its server must not keep another from starting.
+    exit.happened.then(removeUser)
+    const leave = async () => {
+      removeUser()
+      await stopUnlessUsed(dir)
     }
-    if (!postmaster.ready) continue
+    let left: Promise<void> | undefined
+    const stop = () => {
+      exit.ignore()
+      left ??= locked(dir, leave)
+      return left
+    }
+    return {
+      url: `postgres://latchkey:${password}@127.0.0.1:${port}/latchkey`,
+      created,
+      exited: exit.happened,
+      stop,
+    }
+  } catch (error) {
+    await stopUnlessUsed(dir)
+    throw error
+  }
+}
 
-    const entered = await enter(dir, role, postmaster, started)
-    if (made && entered) {
-      onProgress(`Postgres ready in ${((Date.now() - begunMs) / 1000).toFixed(1)} s`)
-      if (warning) onProgress(warning)
-    }
-    if (entered) return { ...entered, created }
+async function stopUnlessUsed(dir: DataDir): Promise<void> {
+  if (usersOf(dir.path).length === 0) await stopPostmaster(dir)
+}
+
+async function findOrStart(dir: DataDir, onProgress: (line: string) => void): Promise<Started> {
+  for (const giveUpAtMs = Date.now() + startMsMax; Date.now() < giveUpAtMs; await pause(lookAgainMs)) {
+    const found = findPostmaster(dir.cluster)
+    if (found === null) return start(dir, onProgress)
+    if (found.ready && (await answers(found.port))) return { ...found, child: null }
   }
   const why = lastRelevantLine(logSince(dir.log, 0))
   throw new Error(
@@ -96,73 +115,41 @@ async function open(dir: DataDir, role: Role, onProgress: (line: string) => void
   )
 }
 
-async function start(
-  dir: DataDir,
-  onProgress: (line: string) => void,
-): Promise<{ started: Started; made: boolean; warning: string | null }> {
+async function start(dir: DataDir, onProgress: (line: string) => void): Promise<Started> {
+  const begunMs = Date.now()
   const binaries = findBinaries(dir.libraries)
   const { launch, major } = chooseLaunch(binaries, dir)
   removeHalfMade(dir)
-  const made = !hasCluster(dir, major)
-  if (made) {
+  const isNew = !hasCluster(dir, major)
+  if (isNew) {
     onProgress(`Setting up a Postgres in ${dir.cluster}`)
-    await makeCluster(dir, binaries, launch)
+    makeCluster(dir, binaries, launch)
   }
   handOver(dir.cluster, launch)
-  return { started: await startPostmaster(dir, binaries, launch), made, warning: launch.warning }
-}
-
-const hasDatabase = ({ cluster }: Pick<DataDir, 'cluster'>) => existsSync(join(cluster, 'PG_VERSION'))
-
-/** A look before anything is written. While another Latchkey sets one up, wait for it. */
-function requireDatabase(path: string): void {
-  const { cluster, startLock } = pathsIn(path)
-  if (!hasDatabase({ cluster }) && !existsSync(startLock)) throw noDatabase(path)
-}
-
-const noDatabase = (path: string) =>
-  new Error(
-    `${path} has no database: set DATABASE_URL or DATA_DIR as for the service, or run \`latchkey serve\` first`,
-  )
-
-/** Null: it is going, look again. */
-async function enter(
-  dir: DataDir,
-  role: Role,
-  { pid, port }: Postmaster,
-  started: Started | null,
-): Promise<Omit<EmbeddedPostgres, 'created'> | null> {
-  const password = readPassword(dir)
-  if (password === null)
-    throw new Error(`${dir.password} is missing, without which the data in ${dir.cluster} stays closed`)
-  const url = `postgres://latchkey:${password}@127.0.0.1:${port}/latchkey`
-  const exit = watchExit(dir, pid, started?.pid === pid ? started : null)
-  const isUp = () => ['ours', 'unknown'].includes(whose(pid, dir.cluster))
-  let outcome: Outcome
-  try {
-    outcome = await useServer({ url, role, isUp, onGone: exit.seen })
-  } catch (error) {
-    // Nobody else can have come in meanwhile, and nobody would stop it.
-    if (started?.pid === pid) await stopPostmaster(pid, dir)
-    throw refusal(error, dir)
+  const started = await startPostmaster(dir, binaries, launch)
+  if (isNew) {
+    onProgress(`Postgres ready in ${((Date.now() - begunMs) / 1000).toFixed(1)} s`)
+    if (launch.warning) onProgress(launch.warning)
   }
-  if (!outcome.ok && outcome.reason === 'going') return null
-
-  const { use } = outcome
-  let stopped: Promise<void> | undefined
-  const stop = () => {
-    stopped ??= leave(use, pid, dir)
-    exit.disregard()
-    return stopped
-  }
-  if (outcome.ok) return { url, exited: exit.happened, stop }
-  await stop()
-  throw new Error(
-    `DATA_DIR ${dir.path} is already served by another Latchkey (process ${outcome.by}): stop that one first, or give this one a DATA_DIR of its own`,
-  )
+  return started
 }
 
-async function leave(use: Use, pid: number, dir: DataDir): Promise<void> {
-  if (await use.leave()) await stopPostmaster(pid, dir)
-  await use.end()
+function watchExit(dir: DataDir, pid: number, child: Started['child']) {
+  let tell = (_how: string): void => {}
+  const happened = new Promise<string>((resolve) => {
+    tell = (how) => resolve(`Postgres (process ${pid}) ${how}; its log is ${dir.log}`)
+  })
+  const onExit = (code: number | null, signal: string | null) =>
+    tell(signal === null ? `ended with status ${code}` : `was ended by ${signal}`)
+  child?.once('exit', onExit)
+  const watch = setInterval(() => {
+    if (child === null && !isAlive(pid)) tell('is gone')
+  }, exitWatchMs)
+  watch.unref()
+  const ignore = () => {
+    child?.off('exit', onExit)
+    clearInterval(watch)
+  }
+  happened.then(() => clearInterval(watch))
+  return { happened, ignore }
 }

@@ -1,7 +1,4 @@
-/**
- * What can be learnt about another process by its id. Ids are used again, soon in a container, so an id alone never says
- * that a process is the one that is meant.
- */
+/** Other processes. Ids are reused, soon in a container, so an id alone never identifies a process. */
 import { spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { childEnv } from './child-env.ts'
@@ -16,72 +13,53 @@ export function isAlive(pid: number): boolean {
   } catch (error) {
     return codeOf(error) === 'EPERM'
   }
-  // A container's first process often reaps nobody: a zombie answers signals and is dead all the same.
-  return stat(pid)?.state !== 'Z'
+  // A container's first process often reaps nobody: a zombie still takes signals.
+  return statFields(pid)[0] !== 'Z'
 }
 
-/** Differs between two processes that bear the same id one after the other. Empty where it cannot be told. */
-export function birthOf(pid: number): string {
-  if (onWindows) return ''
-  if (!onLinux) return ps('lstart=', pid) ?? ''
-  const started = stat(pid)?.started
-  return started === undefined ? '' : `${read('/proc/sys/kernel/random/boot_id').trim()} ${started}`
+/** The id and the time of birth, as one word. On Windows the id alone. */
+export function identityOf(pid: number): string {
+  // The 20th field behind the name is the start in clock ticks since boot.
+  const birth = onLinux
+    ? `${read('/proc/sys/kernel/random/boot_id')} ${statFields(pid)[19]}`
+    : ps('lstart=', pid)
+  return `${pid}-${birth.trim().replaceAll(/\W+/g, '-')}`
 }
 
-/** `unknown`: there is such a process, and what it is cannot be seen. */
-export type Whose = 'ours' | 'other' | 'gone' | 'unknown'
+export function isRunning(identity: string): boolean {
+  const pid = Number.parseInt(identity, 10)
+  return isAlive(pid) && identityOf(pid) === identity
+}
 
 /** Is this process the Postgres of this (real) directory? */
-export function whose(pid: number, cluster: string): Whose {
-  if (!isAlive(pid)) return 'gone'
-  if (onLinux) return whoseOnLinux(pid, cluster)
-  if (onWindows) {
-    const { stdout, status } = spawnSync('tasklist', ['/FI', `PID eq ${pid}`, '/FO', 'CSV', '/NH'], {
-      encoding: 'utf8',
-      windowsHide: true,
-      env: childEnv(),
-    })
-    if (status !== 0) return 'unknown'
-    return stdout.includes('postgres.exe') ? 'ours' : 'other'
-  }
-  const command = ps('command=', pid)
-  if (command === null) return isAlive(pid) ? 'unknown' : 'gone'
-  return command.includes(`-D ${cluster}`) ? 'ours' : 'other'
+export function isPostgresOf(cluster: string, pid: number): boolean {
+  if (!isAlive(pid)) return false
+  if (onWindows)
+    return run('tasklist', ['/FI', `PID eq ${pid}`, '/FO', 'CSV', '/NH']).includes('postgres.exe')
+  if (!onLinux) return ps('command=', pid).includes(`-D ${cluster}`)
+  if (read(`/proc/${pid}/comm`).trim() !== 'postgres') return false
+  // The arguments first: in a container even root may not see the working directory of another user's process.
+  const argv = read(`/proc/${pid}/cmdline`).split('\0')
+  return argv[argv.indexOf('-D') + 1] === cluster || hasWorkingDirectory(pid, cluster)
 }
 
 /**
- * Kills what a dead postmaster left behind in this directory: a backend in the middle of a long computation does not notice,
- * and holds on to the shared memory that keeps the next postmaster from starting. Only for who holds the start lock.
+ * Kills what a dead postmaster left behind: a backend in the middle of a long computation does not notice, and its shared
+ * memory keeps the next postmaster from starting. Only for the holder of the start lock.
  */
 export function killStrays(cluster: string): void {
   if (!onLinux) return
-  for (const entry of readdirSync('/proc')) {
-    const pid = Number(entry)
-    if (!Number.isInteger(pid) || read(`/proc/${entry}/comm`).trim() !== 'postgres') continue
-    if (!hasWorkingDirectory(pid, cluster)) continue
+  const pids = readdirSync('/proc').map(Number).filter(Number.isInteger)
+  for (const pid of pids.filter((pid) => read(`/proc/${pid}/comm`).trim() === 'postgres')) {
     try {
-      process.kill(pid, 'SIGKILL')
+      if (hasWorkingDirectory(pid, cluster)) process.kill(pid, 'SIGKILL')
     } catch {
-      // It went by itself, or is not ours to end: the next attempt to start tells.
+      // It has ended, or is not ours to end: the next attempt to start will show.
     }
   }
 }
 
-function whoseOnLinux(pid: number, cluster: string): Whose {
-  let argv: string[]
-  try {
-    if (readFileSync(`/proc/${pid}/comm`, 'utf8').trim() !== 'postgres') return 'other'
-    argv = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')
-  } catch {
-    // /proc may be mounted so that other users' processes do not show.
-    return isAlive(pid) ? 'unknown' : 'gone'
-  }
-  // The command line first: in a container even root may not look at the working directory of somebody else's process.
-  if (argv[argv.indexOf('-D') + 1] === cluster) return 'ours'
-  return hasWorkingDirectory(pid, cluster) ? 'ours' : 'other'
-}
-
-/** By inode, since the directory may be mounted, or have been moved, under another name. */
+/** By inode: the directory may have been moved, or be mounted under another name. */
 function hasWorkingDirectory(pid: number, directory: string): boolean {
   try {
     const [theirs, wanted] = [statSync(`/proc/${pid}/cwd`), statSync(directory)]
@@ -91,20 +69,17 @@ function hasWorkingDirectory(pid: number, directory: string): boolean {
   }
 }
 
-function stat(pid: number): { state: string; started: string } | null {
+/** From the state on. Before it stands the program's name in brackets, which may contain anything. */
+function statFields(pid: number): string[] {
   const text = onLinux ? read(`/proc/${pid}/stat`) : ''
-  // The second field is the program's name in brackets, which may hold anything; the others are counted from behind it.
-  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
-  return fields.length < 20 ? null : { state: fields[0]!, started: fields[19]! }
+  return text.slice(text.lastIndexOf(')') + 2).split(' ')
 }
 
-function ps(column: string, pid: number): string | null {
-  const { stdout, status } = spawnSync('ps', ['-ww', '-o', column, '-p', String(pid)], {
-    encoding: 'utf8',
-    env: childEnv(),
-  })
-  return status === 0 && stdout.trim() !== '' ? stdout.trim() : null
-}
+const ps = (column: string, pid: number) =>
+  onWindows ? '' : run('ps', ['-ww', '-o', column, '-p', String(pid)])
+
+const run = (program: string, args: string[]) =>
+  spawnSync(program, args, { encoding: 'utf8', env: childEnv(), windowsHide: true }).stdout ?? ''
 
 function read(path: string): string {
   try {

@@ -102,7 +102,8 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
     const url = config.databaseUrl ?? embedded!.url
     // The embedded Postgres is on loopback, and PGSSLMODE is not meant for it.
     const ssl = embedded ? {} : config.pgSsl
-    const applied = await migrated(url, ssl, options)
+    const whose = embedded ? 'the embedded Postgres' : 'the Postgres of DATABASE_URL'
+    const applied = await migrated(url, ssl, { ...options, whose })
 
     // At once: each may wait a second for a server that does not answer.
     const pools: Pool[] = []
@@ -222,7 +223,7 @@ async function openCounter(config: Config, options: OpenOptions, alone: boolean)
 async function migrated(
   url: string,
   ssl: Config['pgSsl'],
-  { role, onProgress, signal }: OpenOptions,
+  { role, onProgress, signal, whose }: OpenOptions & { whose: string },
 ): Promise<Migration[]> {
   // A person who gave a command would rather know at once.
   const untilMs = performance.now() + (role === 'serve' ? databaseWaitMs : 0)
@@ -232,7 +233,7 @@ async function migrated(
       return await migrate(url, { ssl, timeoutMs, signal })
     } catch (error) {
       const leftMs = untilMs - performance.now() - databaseRetryMs
-      if (!isServersFault(error) || leftMs <= 0 || isFinal(error)) throw plainly(error)
+      if (!isServersFault(error) || leftMs <= 0 || isFinal(error)) throw plainly(error, whose)
       if (!told)
         onProgress?.(`Waiting for Postgres: ${(error as Error).message || (error as { code?: string }).code}`)
       told = true
@@ -247,11 +248,11 @@ const isFinal = (error: unknown) =>
   error instanceof NoConnection ? error.isFinal : /^(28|3D)/.test(String((error as { code?: unknown }).code))
 
 /** The server's words without its address, user or statement. */
-function plainly(error: unknown): Error {
+function plainly(error: unknown, whose: string): Error {
   const { code, message } = error as { code?: unknown; message?: string }
   if (typeof code !== 'string') return error as Error
   const isPlain = error instanceof NoConnection || /^[0-9A-Z]{5}$/.test(code)
-  return new Error(`the Postgres of DATABASE_URL: ${isPlain ? message : `cannot be reached (${code})`}`, {
+  return new Error(`${whose}: ${isPlain ? message : `cannot be reached (${code})`}`, {
     cause: error,
   })
 }

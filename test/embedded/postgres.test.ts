@@ -33,6 +33,10 @@ import {
 const asRoot = process.geteuid?.() === 0
 const onLinux = process.platform === 'linux'
 
+// An embedded Postgres does not keep its process running, and some tests wait for nothing else.
+const running = setInterval(() => {}, 60_000)
+t.teardown(() => clearInterval(running))
+
 t.test('the first start sets up a Postgres of its own', async (t) => {
   const dataDir = join(parentDir(t), 'data')
   const progress: string[] = []
@@ -43,7 +47,9 @@ t.test('the first start sets up a Postgres of its own', async (t) => {
   t.match(progress, [/^Setting up a Postgres in .*data\/postgres$/, /ready in \d+\.\d s$/])
   t.equal(modeOf(dataDir), 0o700)
   t.equal(modeOf(join(dataDir, 'postgres-password')), 0o600)
-  t.strictSame(readdirSync(dataDir).sort(), ['postgres', 'postgres-password', 'postgres.log'])
+  const files = readdirSync(dataDir).sort()
+  t.match(files.pop(), new RegExp(`^postgres\\.used-by\\.serve\\.${process.pid}-`))
+  t.strictSame(files, ['postgres', 'postgres-password', 'postgres.log'])
 
   const [row] = await query(
     pg.url,
@@ -311,23 +317,36 @@ t.test('an empty pid file, as a power cut leaves it, is no obstacle', async (t) 
 t.test('a lock of a start that is no more is no obstacle', async (t) => {
   const dataDir = await usedDir(t)
   // Its id has gone to a process that runs: this one.
-  writeFileSync(
-    join(dataDir, 'postgres.lock'),
-    JSON.stringify({ pid: process.pid, birth: 'an earlier one', id: 'x' }),
-  )
+  writeFileSync(join(dataDir, 'postgres.lock'), `${process.pid}-an-earlier-one`)
   await open(t, { dataDir, role: 'command' })
+})
+
+t.test('a service that is no more is no obstacle, though its id has gone to another process', async (t) => {
+  const dataDir = await usedDir(t)
+  writeFileSync(join(dataDir, `postgres.used-by.serve.${process.pid}-an-earlier-one.x`), '')
+  const service = await open(t, { dataDir, role: 'serve' })
+  const pid = postmasterOf(dataDir)
+  await service.stop()
+  t.equal(isRunning(pid), false, 'nor does it keep Postgres running')
+  t.strictSame(
+    readdirSync(dataDir).filter((name) => name.startsWith('postgres.used-by')),
+    [],
+  )
 })
 
 t.test('after the crash of one backend the service still holds its DATA_DIR', async (t) => {
   const dataDir = await usedDir(t)
   const service = await open(t, { dataDir, role: 'serve' })
-  const [backend] = await query(
-    service.url,
-    `select pid from pg_stat_activity where application_name like 'latchkey serve%'`,
-  )
-  process.kill(backend!.pid, 'SIGKILL')
-  const locks = `select count(*)::int as n from pg_locks where locktype = 'advisory' and granted`
-  await until(async () => (await query(service.url, locks).catch(() => []))[0]?.n === 2)
+  const busy = query(service.url, 'select pg_sleep(60)').catch(() => 'crashed')
+  const sleeping = `select pid from pg_stat_activity where query like '%pg_sleep%' and pid <> pg_backend_pid()`
+  let backend = 0
+  await until(async () => {
+    backend = (await query(service.url, sleeping))[0]?.pid ?? 0
+    return backend !== 0
+  })
+  process.kill(backend, 'SIGKILL')
+  t.equal(await busy, 'crashed')
+  await until(async () => (await query(service.url, 'select 1').catch(() => [])).length === 1)
   await t.rejects(open(t, { dataDir, role: 'serve' }), /already served/)
   await service.stop()
   t.equal(await Promise.race([service.exited, 'nothing']), 'nothing')

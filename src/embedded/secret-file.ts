@@ -1,0 +1,41 @@
+/** A secret in a file of its own, 0600: either there and whole, or not there. */
+import { closeSync, fsyncSync, linkSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { codeOf } from './faults.ts'
+
+/** Null when there is none. */
+export function readSecret(file: string): string | null {
+  try {
+    return readFileSync(file, 'utf8').trim() || null
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return null
+    throw error
+  }
+}
+
+/** On disk when it returns. Of two that create it at once, both return the first one's. */
+export function createSecret(file: string, secret: string): string {
+  const unfinished = `${file}.${process.pid}`
+  writeFileSync(unfinished, `${secret}\n`, { mode: 0o600, flush: true })
+  try {
+    linkSync(unfinished, file)
+    syncDirectory(dirname(file))
+    return secret
+  } catch (error) {
+    if (codeOf(error) !== 'EEXIST') throw error
+    return readSecret(file) ?? secret
+  } finally {
+    rmSync(unfinished, { force: true })
+  }
+}
+
+/** A new name in a directory only lasts once the directory is on disk. Windows has no such thing. */
+export function syncDirectory(path: string): void {
+  if (process.platform === 'win32') return
+  const fd = openSync(path, 'r')
+  try {
+    fsyncSync(fd)
+  } finally {
+    closeSync(fd)
+  }
+}
