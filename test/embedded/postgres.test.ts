@@ -414,7 +414,10 @@ t.test('a long path with spaces, from a directory that cannot be read', async (t
   const home = process.cwd()
   process.chdir(closed)
   chmodSync(closed, 0o000)
-  t.teardown(() => process.chdir(home))
+  t.teardown(() => {
+    process.chdir(home)
+    chmodSync(closed, 0o700)
+  })
   const pg = await open(t, { dataDir, role: 'serve' })
   await remember(pg.url, 'kept')
   t.equal(await recall(pg.url), 'kept')
