@@ -17,9 +17,9 @@ export interface Trust {
   /** And how long without a shared counter; 0: never. */
   readonly unconfirmedTtlMs: number
   /** No copy read before this moment is trusted (performance.now). */
-  readonly invalidBeforeMs: number
+  invalidBeforeMs: number
   /** Whether the last look-up failed. */
-  readonly postgresDown: boolean
+  postgresDown: boolean
 }
 
 /** While Postgres is down a confirmed copy is used for this long. */

@@ -13,7 +13,7 @@ import type { CachedKey } from './key-cache.ts'
 import { createKeyReader, type KeyReaderOptions } from './key-reader.ts'
 
 export interface GateOptions
-  extends Omit<KeyReaderOptions, 'onShed'>,
+  extends Omit<KeyReaderOptions, 'onPostgres' | 'onShed'>,
     Pick<Trust, 'cacheTtlMs' | 'unconfirmedTtlMs'> {
   counter: Counter
   /** Notes a use at the given Unix second; called at most once a second and key. */
@@ -46,15 +46,15 @@ interface Hit {
 
 export function createGate(options: GateOptions): Gate {
   const { counter, cache, cacheTtlMs, unconfirmedTtlMs, onUse, onShed } = options
-  const reader = createKeyReader({ ...options, onShed: () => onShed?.('lookups') })
-  const trust = {
-    cacheTtlMs,
-    unconfirmedTtlMs,
-    invalidBeforeMs: 0,
-    get postgresDown() {
-      return reader.postgresDown
+  // Plain fields: one getter among them makes a hit on a cached key take 90 ns instead of 40.
+  const trust: Trust = { cacheTtlMs, unconfirmedTtlMs, invalidBeforeMs: 0, postgresDown: false }
+  const reader = createKeyReader({
+    ...options,
+    onPostgres(isDown) {
+      trust.postgresDown = isDown
     },
-  } satisfies Trust
+    onShed: () => onShed?.('lookups'),
+  })
 
   function admit(key: CachedKey, count: number, nowMs: number): Counted<CachedKey> {
     const nowS = Math.floor(nowMs / 1000)
@@ -117,7 +117,7 @@ export function createGate(options: GateOptions): Gate {
     },
 
     get postgresDown() {
-      return reader.postgresDown
+      return trust.postgresDown
     },
     invalidateBefore() {
       trust.invalidBeforeMs = performance.now()

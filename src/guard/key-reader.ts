@@ -17,6 +17,8 @@ export interface KeyReaderOptions {
   hashSecretPrevious: string | null
   /** Only with a previous secret: a usable key not yet stored under `hashSecret`. Called at each reading until it is. */
   onStaleHash: (rehash: Rehash) => void
+  /** Called after each look-up. */
+  onPostgres: (isDown: boolean) => void
   onLookupBatch?: ((size: number) => void) | undefined
   onShed?: (() => void) | undefined
   lookupTimeoutMs: number
@@ -31,8 +33,6 @@ export interface KeyReader {
   read(cacheName: string, hashes: Hashes): Promise<{ ok: true; key: CachedKey } | Denied>
   /** Reads in the background. */
   refresh(key: CachedKey): void
-  /** Whether the last look-up failed. */
-  readonly postgresDown: boolean
   drained(): Promise<void>
 }
 
@@ -40,29 +40,27 @@ const lookupBatchMax = 500
 const lookupQueueMax = 10_000
 
 export function createKeyReader(options: KeyReaderOptions): KeyReader {
-  const { keys, cache, hashSecret, hashSecretPrevious, onStaleHash, onLookupBatch, onShed, lookupTimeoutMs } =
-    options
+  const { keys, cache, hashSecret, hashSecretPrevious, onStaleHash, onPostgres } = options
   const currentSecretId = hashSecretId(hashSecret)
-  let postgresDown = false
 
   const lookups = createBatcher<Hashes, KeyCredential | undefined>({
     batchMax: lookupBatchMax,
     inFlightMax: 2,
     queueMax: lookupQueueMax,
-    timeoutMs: lookupTimeoutMs,
-    onBatch: (size) => onLookupBatch?.(size),
-    onShed: () => onShed?.(),
+    timeoutMs: options.lookupTimeoutMs,
+    onBatch: (size) => options.onLookupBatch?.(size),
+    onShed: () => options.onShed?.(),
     run: (asked) => findAll(keys, asked),
   })
 
   async function lookUp(hashes: Hashes): Promise<KeyCredential | undefined> {
     try {
       const credential = await lookups.add(hashes)
-      postgresDown = false
+      onPostgres(false)
       return credential
     } catch (error) {
       // A full queue of ours says nothing about Postgres.
-      if (!(error instanceof Overloaded)) postgresDown = true
+      if (!(error instanceof Overloaded)) onPostgres(true)
       throw error
     }
   }
@@ -95,9 +93,6 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
       read(key.cacheName, key).catch(() => {
         key.refreshing = false
       })
-    },
-    get postgresDown() {
-      return postgresDown
     },
     drained: () => lookups.drained(),
   }

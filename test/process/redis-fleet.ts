@@ -1,4 +1,4 @@
-// Two processes of the service on Redis servers of a test's own, and whether they share one count.
+// Processes of the service on Redis servers of a test's own, and whether they share one count.
 import type { Test } from 'tap'
 import { type Instance, makeKey, makeUser, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
@@ -7,13 +7,13 @@ import { type Env, externalEnv, type Serving, serveLatchkey } from './latchkey.t
 import { type Metrics, parsePrometheus } from './prometheus.ts'
 import { until } from './until.ts'
 
-export interface Pair {
+export interface Office {
   /** In this process and on the run's own Redis: makes users and keys. */
   readonly office: Instance
   start(redisUrl: string, env?: Env): Promise<Serving>
 }
 
-export async function startOffice(t: Test): Promise<Pair> {
+export async function startOffice(t: Test): Promise<Office> {
   const services = await useServices(t)
   const office = await startInstance(t, services)
   return {
