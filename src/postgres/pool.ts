@@ -59,31 +59,36 @@ const readOnlyFault = '25006'
 
 export function createPool({ url, ssl, purpose, max, timeoutMs, onShed = () => {} }: PoolOptions): Pool {
   const connect = postgresAt(url, ssl)
-  const open = () => {
+  let openedAtMs = 0
+  let readOnly = false
+  let current = open()
+
+  function open(): Connections {
     openedAtMs = performance.now()
     readOnly = false
-    const opened = connect({
-      max,
+    const opened: Connections = { all: [], free: [] }
+    const options = {
+      max: 1,
       connect_timeout: 2,
       backoff: () => 0.2,
       fetch_types: false,
       onnotice: () => {},
-      onparameter(name, value) {
-        if (opened === sql && value === 'on' && readOnlyParameters.includes(name)) readOnly = true
+      onparameter(name: string, value: string) {
+        if (opened === current && value === 'on' && readOnlyParameters.includes(name)) readOnly = true
       },
       connection: {
         application_name: `latchkey ${purpose}`,
         statement_timeout: Math.floor(timeoutMs * statementTimeoutShare),
       },
-    })
+    }
+    for (let i = 0; i < max; i++) opened.all.push(connect(options))
+    opened.free.push(...opened.all)
     return opened
   }
-  let openedAtMs = 0
-  let readOnly = false
-  let sql = open()
+
   /**
-   * As many works at once as there are connections. Left to itself postgres.js sends what finds none free down a busy one:
-   * behind a slow statement it would wait, and behind another's `begin` it would be part of that transaction.
+   * As many works at once as there are connections. Left to itself, postgres.js sends a statement that finds no free connection
+   * down a busy one, where it waits behind a slow one.
    */
   const lanes = createLanes(max)
   const places = new Set<Place>()
@@ -91,12 +96,17 @@ export function createPool({ url, ssl, purpose, max, timeoutMs, onShed = () => {
   /** For one work. It is held until the work has ended, also when nobody waits for it any more: its statement goes on. */
   async function takePlace(lane?: string): Promise<Place> {
     await lanes.enter(lane)
-    if (readOnly && performance.now() - openedAtMs > readOnlyRetryMs) renew(sql)
+    if (readOnly && performance.now() - openedAtMs > readOnlyRetryMs) renew(current)
+    const from = current
+    const sql = from.free.pop()!
     const place: Place = {
       sql,
+      from,
       startedAtMs: performance.now(),
       leave() {
-        if (places.delete(place)) lanes.leave(lane)
+        if (!places.delete(place)) return
+        from.free.push(sql)
+        lanes.leave(lane)
       },
     }
     places.add(place)
@@ -104,26 +114,26 @@ export function createPool({ url, ssl, purpose, max, timeoutMs, onShed = () => {
   }
 
   /** New connections for what comes. What is under way on the old ones has another second: a change may have been committed. */
-  function renew(left: Sql) {
-    if (left !== sql) return
-    sql = open()
-    left.end({ timeout: 1 }).catch(() => {})
+  function renew(left: Connections) {
+    if (left !== current) return
+    current = open()
+    for (const sql of left.all) sql.end({ timeout: 1 }).catch(() => {})
     for (const place of places) place.leave()
   }
 
   /** Of a work that is too late. A connection on which not even its statement's timeout is reported is taken for gone. */
   function renewIfSilent(place: Place) {
     const leftMs = place.startedAtMs + timeoutMs * silentShare - performance.now()
-    const renewing = setTimeout(() => places.has(place) && renew(place.sql), Math.max(0, leftMs))
+    const renewing = setTimeout(() => places.has(place) && renew(place.from), Math.max(0, leftMs))
     renewing.unref()
   }
 
   /** Learns from the fault of a work what it says of its connection. */
-  function judge(error: unknown, { sql: used }: Place) {
+  function judge(error: unknown, { from }: Place) {
     const { code } = error as { code?: unknown }
-    if (used === sql && code === readOnlyFault) readOnly = true
+    if (from === current && code === readOnlyFault) readOnly = true
     // postgres.js 3.4 keeps what the server said of the connection's end for whoever is the first to use it again.
-    if (code === 'CONNECTION_CLOSED' || code === 'CONNECT_TIMEOUT') renew(used)
+    if (code === 'CONNECTION_CLOSED' || code === 'CONNECT_TIMEOUT') renew(from)
   }
 
   return {
@@ -163,13 +173,24 @@ export function createPool({ url, ssl, purpose, max, timeoutMs, onShed = () => {
     get isReadOnly() {
       return readOnly
     },
-    close: () => sql.end({ timeout: 1 }),
+    async close() {
+      await Promise.all(current.all.map((sql) => sql.end({ timeout: 1 })))
+    },
   }
 }
 
-/** One of the pool's connections, so to speak: which one postgres.js takes is its own affair. */
+/**
+ * One client of postgres.js for each connection. In a client with several, postgres.js 3.4 leaves an empty slot per statement in
+ * an array that it searches at each one (src/queue.js): after 350,000 statements each cost three times as much, without end.
+ */
+interface Connections {
+  readonly all: Sql[]
+  readonly free: Sql[]
+}
+
 interface Place {
   readonly sql: Sql
+  readonly from: Connections
   readonly startedAtMs: number
   leave(): void
 }
