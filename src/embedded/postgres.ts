@@ -14,7 +14,7 @@ import { answers, type Started, startMsMax, startPostmaster, stopPostmaster } fr
 import { isAlive } from './processes.ts'
 import { readSecret } from './secret-file.ts'
 import { withStartLock } from './start-lock.ts'
-import { addUser, type Role, usersOf } from './users.ts'
+import { addUser, type Role, type User, usersOf } from './users.ts'
 
 export interface EmbeddedPostgres {
   /** postgres://latchkey:<password>@127.0.0.1:<port>/latchkey */
@@ -40,6 +40,7 @@ export interface Options {
 
 const lookAgainMs = 20
 const exitWatchMs = 250
+const killedMsMax = 2_000
 
 export async function openEmbeddedPostgres(options: Options): Promise<EmbeddedPostgres> {
   if (options.mustExist) requireDatabase(options.dataDir)
@@ -61,8 +62,8 @@ async function open(
   { role, mustExist = false, onProgress = () => {} }: Options,
 ): Promise<EmbeddedPostgres> {
   if (mustExist && !hasDatabase(dir)) throw noDatabase(dir.path)
-  const service = usersOf(dir.path).find((user) => user.role === 'serve')
-  if (role === 'serve' && service) {
+  const service = role === 'serve' ? await anotherService(dir) : undefined
+  if (service) {
     throw new Error(
       `DATA_DIR ${dir.path} is already served by another Latchkey (process ${service.pid}): stop that one first, or give this one a DATA_DIR of its own`,
     )
@@ -96,6 +97,14 @@ async function open(
   } catch (error) {
     await stopUnlessUsed(dir)
     throw error
+  }
+}
+
+/** One that was killed a moment ago may not have ended yet. */
+async function anotherService(dir: DataDir): Promise<User | undefined> {
+  for (const giveUpAtMs = Date.now() + killedMsMax; ; await pause(lookAgainMs)) {
+    const service = usersOf(dir.path).find(({ role }) => role === 'serve')
+    if (service === undefined || Date.now() > giveUpAtMs) return service
   }
 }
 

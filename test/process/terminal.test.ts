@@ -46,7 +46,7 @@ t.test('no command prints what strangers sent as it is', async (t) => {
   const run = async (...words: string[]) => {
     const { code, stdout, stderr } = await runLatchkey(t, env, ...words)
     t.equal(code, 0, stderr)
-    t.notMatch(stdout.replaceAll('\n', ''), unsafe, `${words.slice(0, 2).join(' ')} ${words.at(-1)}`)
+    t.notMatch(stdout.replaceAll('\n', ''), unsafe, words.slice(0, 2).join(' '))
     return stdout
   }
   const name = 'Ada \u202e\u2028\u{e0041}'
