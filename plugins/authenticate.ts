@@ -9,7 +9,7 @@ import fp from 'fastify-plugin'
 import type { RefusalReason } from '../schemas/refusal.ts'
 import { ApiError, unavailable } from './api-error.ts'
 
-/** Who sends the request. A host application may know more of it. */
+/** Who sends the request. A host application may add members of its own. */
 export interface Caller {
   readonly id: string
   readonly userId: string
@@ -79,7 +79,7 @@ export default fp<AuthenticateOptions>(
     app.decorateRequest('caller', null)
     app.decorate('unauthorized', unauthorized)
     app.addHook('onRequest', (request, reply, done) => {
-      // A shared cache must not give one caller's answer to another, nor a 401 to whoever asks next.
+      // A shared cache must not give one caller's answer to another, nor a 401 to the next one.
       reply.header('cache-control', 'no-store')
       const presented = presentedToken(request)
       if (typeof presented !== 'string') return void unauthorized(presented, request, reply).then(done)

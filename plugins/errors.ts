@@ -127,7 +127,7 @@ function afterThoseBefore({ raw }: FastifyRequest, reply: FastifyReply, run: () 
 }
 
 /**
- * Gives the request its id, and refuses one of which it is doubtful where it is meant for, or where it ends; Node takes these.
+ * Sets the request id, and rejects a request with an ambiguous host or an ambiguous end; Node accepts these.
  * Reads the raw list: Node would make its object of headers for each request that somebody asks it of.
  */
 function begin({ id, raw }: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) {
@@ -173,7 +173,7 @@ type Connection = Socket & {
 
 /**
  * What the parser refused has no handler: the answer is written to the socket, after the answers still due on it
- * (pipelining), or it would be taken for one of those. Where a body broke off, its request has a handler, and that gets the
+ * (pipelining), or the client would take it for one of those. Where a body broke off, its request has a handler, and that gets the
  * error when it reads the body; if it never does, its answer stands.
  */
 function answerClientError(error: NodeJS.ErrnoException, socket: Connection, options: ErrorsOptions) {
@@ -201,7 +201,7 @@ function answerClientError(error: NodeJS.ErrnoException, socket: Connection, opt
   socket.destroySoon()
 }
 
-/** Gives the error to whoever reads the body, now or once somebody does. */
+/** Passes the error to the reader of the body, now or once there is one. */
 function failBody(request: IncomingMessage, code: ErrorCode, cause: Error) {
   const error = new ApiError(code, { cause })
   if (request.listenerCount('error') > 0) {

@@ -18,9 +18,9 @@ export interface Config {
   pgSsl: { sslmode?: string; sslrootcert?: string; sslcert?: string; sslkey?: string }
   /** null: counting in memory. */
   redis: Readonly<RedisServers> | null
-  /** null: one is made and kept in `dataDir` (embedded only). */
+  /** null: one is created and stored in `dataDir` (embedded only). */
   hashSecret: string | null
-  /** A secret before, whose keys go on working and are hashed anew when used. */
+  /** The previous secret. Its keys keep working and are rehashed when used. */
   hashSecretPrevious: string | null
   /** Start although none of the existing keys was made under the secrets given. */
   acceptNewHashSecret: boolean
@@ -44,7 +44,7 @@ export interface Config {
   startedByNpm: boolean
 }
 
-/** What is wrong with which variables. Names them, and never tells a value: it may be a secret in the wrong place. */
+/** Names the wrong variables and says why, but never a value: it may be a secret in the wrong place. */
 export class ConfigError extends Error {}
 
 const hashSecretMinLength = 32
@@ -124,7 +124,7 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
     trustProxy: read<number | readonly string[] | false>(
       'TRUST_PROXY',
       false,
-      // `true` would believe whatever the client itself wrote leftmost.
+      // `true` would trust whatever the client itself wrote leftmost.
       'false, the number of proxies in front (1 to 100), or their addresses or CIDR blocks separated by commas',
       parseTrustProxy,
     ),

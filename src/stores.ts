@@ -6,12 +6,12 @@ import type { Key, KeyState } from '../schemas/key.ts'
 import type { RefusalReason } from '../schemas/refusal.ts'
 import type { NewKey } from './rules/new-key.ts'
 
-/** A server is away, too slow or overloaded: what was asked for cannot be decided now. Always a 503, never a 401. */
+/** A server is down, too slow or overloaded: the request cannot be decided now. Always a 503, never a 401. */
 export class Unavailable extends Error {
   readonly statusCode = 503
 }
 
-/** We are, not a server behind us: a queue of ours is full. */
+/** One of our own queues is full, rather than a server behind us. */
 export class Overloaded extends Unavailable {}
 
 /** A key's version after a change. */
@@ -49,13 +49,13 @@ export interface Outage {
   reason: string
 }
 
-/** What one script call answered to all who were counted by it. */
+/** The reply of one script call, shared by all requests that it counted. */
 export interface CountReply {
   /** The counting server's clock, Unix milliseconds. */
   readonly nowMs: number
   /** This process's monotonic clock at the answer, milliseconds (performance.now). */
   readonly monoMs: number
-  /** Whether the versions are those of the shared store. If not, nothing vouches for a cached key. */
+  /** Whether the versions come from the shared store. If not, nothing confirms a cached key. */
   readonly shared: boolean
 }
 

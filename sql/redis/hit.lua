@@ -1,4 +1,4 @@
--- Counts hits, and vouches for cached keys: one call for all API keys of a turn.
+-- Counts hits and returns the version of each key: one call for all API keys of an event-loop turn.
 --
 -- KEYS[i]  rl:{<key id>}:v  where the version of API key i is; its counter has the minute in place of the v
 -- ARGV[i]  hits to add to API key i (0 only probes); none at all: one to each
@@ -14,7 +14,7 @@ local minute = string.format('%d', math.floor(tonumber(now[1]) / 60))
 local function counterOf(name) return string.sub(name, 1, -2) .. minute end
 
 -- Nobody needs what the counter was. But while a slot moves, version or counter may be at the other node, and a counter would
--- begin anew here: reading both fails then, before anything is counted (src/redis/scripts.ts).
+-- restart here: reading both fails then, before anything is counted (src/redis/scripts.ts).
 local read = ARGV[#KEYS + 1] and { KEYS[1], counterOf(KEYS[1]) } or KEYS
 local versions = redis.call('mget', unpack(read))
 local answer = { tonumber(now[1]), tonumber(now[2]) }

@@ -95,7 +95,7 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
 /** Without the slash that stands for no path. */
 const pathOf = (url: string) => new URL(url).pathname.replace(/\/$/, '')
 
-/** Hops are counted from us outwards: what the client wrote leftmost is believed only if that many proxies are there. */
+/** Hops count from us outwards, so what the client itself wrote leftmost is trusted only if there really are that many proxies. */
 function trusted(proxies: Config['trustProxy']) {
   if (typeof proxies === 'number') return (_address: string, hop: number) => hop < proxies
   return proxies === false ? false : [...proxies]

@@ -3,7 +3,7 @@ import { minuteOf } from '../rules/window.ts'
 import type { Counter } from '../stores.ts'
 import { createMinuteCounts, type MinuteCounts } from './minute-counts.ts'
 
-/** Longer than any copy of a key is believed. */
+/** Longer than any cached key is trusted. */
 const versionTtlMs = 10 * 60_000
 const pruneAbove = 10_000
 

@@ -58,7 +58,7 @@ export async function dial(
 async function offersTls(socket: Socket, ssl: Ssl): Promise<boolean> {
   socket.write(sslRequest)
   const answer = String(await next<Buffer>(socket, 'data'))
-  // Exactly one byte: more would be somebody's between us, to be taken for what comes by TLS (CVE-2021-23222).
+  // Exactly one byte: anything more was injected in plaintext, to be read as if it had come over TLS (CVE-2021-23222).
   if (answer === 'S') return true
   if (answer === 'N' && ssl.optional) return false
   if (answer === 'N') throw unusable('the server offers no TLS, and sslmode asks for it')

@@ -42,8 +42,8 @@ export interface Pool {
 }
 
 /**
- * The server gives a statement up before we do: then its connection is sound and goes on. Only a server that does not
- * even do that is taken for gone.
+ * The server gives up a statement before we do, so its connection stays usable. Only a server that does not even do that
+ * counts as lost.
  */
 const statementTimeoutShare = 0.8
 const silentShare = 0.95
@@ -121,7 +121,7 @@ export function createPool({ url, ssl, purpose, max, timeoutMs, onShed = () => {
     for (const place of places) place.leave()
   }
 
-  /** Of a work that is too late. A connection on which not even its statement's timeout is reported is taken for gone. */
+  /** After a deadline. A connection that does not even report the statement timeout is considered lost. */
   function renewIfSilent(place: Place) {
     const leftMs = place.startedAtMs + timeoutMs * silentShare - performance.now()
     const renewing = setTimeout(() => places.has(place) && renew(place.from), Math.max(0, leftMs))
@@ -132,7 +132,7 @@ export function createPool({ url, ssl, purpose, max, timeoutMs, onShed = () => {
   function judge(error: unknown, { from }: Place) {
     const { code } = error as { code?: unknown }
     if (from === current && code === readOnlyFault) readOnly = true
-    // postgres.js 3.4 keeps what the server said of the connection's end for whoever is the first to use it again.
+    // postgres.js 3.4 keeps the server's reason for closing a connection and gives it to the next statement on it.
     if (code === 'CONNECTION_CLOSED' || code === 'CONNECT_TIMEOUT') renew(from)
   }
 

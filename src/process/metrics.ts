@@ -79,7 +79,7 @@ export function createMetrics(gauges: Gauges): Metrics {
   })
   const batchSize = new Histogram({
     name: 'latchkey_batch_size',
-    help: 'Items that went to a server as one: hits, key look-ups, audit entries, last uses, keys hashed anew.',
+    help: 'Items sent to a server in one batch: hits, key look-ups, audit entries, last uses, rehashed keys.',
     labelNames: ['batch'],
     buckets: sizes,
     registers,

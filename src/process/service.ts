@@ -88,7 +88,7 @@ export async function openService(
     cacheTtlMs,
     unconfirmedTtlMs: degradedCacheTtlMs,
     onUse: lastUsed.note,
-    // What is not written is told again when the key is next read.
+    // What is not written is reported again when the key is next read.
     onStaleHash: (rehash) => void rehashes.add(rehash).catch(() => {}),
     onLookupBatch: (size) => metrics.batch('lookups', size),
     onShed: metrics.shed,

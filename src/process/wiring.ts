@@ -29,7 +29,7 @@ export interface Stores {
   audit: AuditLog
   counter: Counter
   hashSecret: string
-  /** How long a copy of a key is believed that the shared counter vouches for, and one that it does not, milliseconds. */
+  /** How long a cached key is trusted while the shared counter confirms it, and while nothing does, milliseconds. */
   cacheTtlMs: number
   degradedCacheTtlMs: number
   /** Set where the database is our own: resolves with a reason if it ends by itself. */

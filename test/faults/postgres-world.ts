@@ -2,7 +2,7 @@
 import postgres from 'postgres'
 import type { Test } from 'tap'
 import { mintToken } from '../../src/rules/token.ts'
-import { type Instance, makeKey, makeUser, startInstance } from '../instance.ts'
+import { type Instance, makeKey, makeUser, realTimeLimits, startInstance } from '../instance.ts'
 import { type Load, startLoad } from '../load.ts'
 import { type Services, useServices } from '../services/index.ts'
 import { soaking } from '../soak.ts'
@@ -43,7 +43,7 @@ export interface World {
 
 export async function startWorld(t: Test, databaseUrl: string): Promise<World> {
   const services = await useServices(t)
-  const instance = await startInstance(t, { ...services, databaseUrl }, env)
+  const instance = await startInstance(t, { ...services, databaseUrl }, env, realTimeLimits)
   const { id: userId } = await makeUser(instance)
   const used = (await makeKeys(instance, userId, 4)).map(({ token }) => token)
   const revoked = await makeKey(instance, { userId })
