@@ -27,7 +27,8 @@ import { createSecret, readSecret, syncDirectory } from './secret-file.ts'
 const halfMade = 'postgres.new-'
 // initdb ends with writing some 40 MB to disk.
 const setUpMsMax = 300_000
-// The superuser that initdb makes has no password, and is only used in single-user mode, for the set-up.
+// The superuser that initdb creates has no password and is only used in single-user mode, for the set-up. The role of the
+// service is no superuser; it may create databases, which `npm run bench` and a trial restore need.
 const whoMayLogIn = 'host all latchkey 127.0.0.1/32 scram-sha-256\n'
 
 /** Whether there is one. Throws when this Postgres cannot run what is there. */
@@ -90,7 +91,7 @@ export function makeCluster(dir: DataDir, binaries: Binaries, launch: Launch): v
 function roleAndDatabase({ password: file }: DataDir): string {
   // Letters and digits: it is part of a URL.
   const password = readSecret(file) ?? createSecret(file, randomBytes(24).toString('hex'))
-  return `create role latchkey login password '${password}'\ncreate database latchkey owner latchkey\n`
+  return `create role latchkey login createdb password '${password}'\ncreate database latchkey owner latchkey\n`
 }
 
 /** Files change hands when Postgres runs as another user than before. The directory itself comes last: it marks the end. */
