@@ -76,7 +76,7 @@ t.test("the service's role owns its database and is no superuser, and nobody els
     {
       rolsuper: false,
       rolcreaterole: false,
-      rolcreatedb: false,
+      rolcreatedb: true,
       rolreplication: false,
       rolbypassrls: false,
       owner: 'latchkey',
