@@ -21,7 +21,7 @@ export const createApp = () => Fastify({ logger: false, keepAliveTimeout: 75_000
 /** The route's schema: all candidates serialise with the same one. */
 export const route = { schema: { response: { 200: Verified } } }
 
-/** On every answer, whoever asks. */
+/** On every response. */
 export const harden = (reply: FastifyReply) =>
   reply.header('x-content-type-options', 'nosniff').header('cache-control', 'no-store')
 

@@ -128,7 +128,7 @@ const stopSignals = [
   { signal: 'SIGQUIT', msMax: 5_000 },
 ] as const
 
-/** Stops whatever Postgres runs here, whoever started it. Resolves when it is gone, or nothing more can be done about it. */
+/** Stops any Postgres that runs here. Resolves when it is gone, or when nothing more can be done about it. */
 export async function stopPostmaster(dir: DataDir): Promise<void> {
   const pid = findPostmaster(dir.cluster)?.pid
   if (pid === undefined) return
