@@ -72,7 +72,6 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
       return reply
         .code(201)
         .header('location', `/v1/keys/${created.key.id}`)
-        .header('cache-control', 'no-store')
         .send({ ...keyBody(created.key), plain_key: token })
     },
   )
