@@ -55,7 +55,7 @@ t.test('what was revoked at the new primary is refused, whatever the old one sti
 })
 
 t.test(
-  'what was made at the new primary is not taken for unknown because the old one lacks it',
+  'a key created at the new primary is not refused as unknown because the old one lacks it',
   async (t) => {
     const { instance, services, userId } = world
     const standby = await nextStandby()

@@ -73,7 +73,7 @@ export async function startStandby(
   })
 }
 
-/** As an operator, or a provider whose disk is full, does it: whoever is connected stays so. */
+/** As an operator does it, or a provider whose disk is full: existing connections stay open. */
 export async function makeReadOnly(t: Test, url: string): Promise<void> {
   const sql = connectTo(t, url)
   await sql`alter system set default_transaction_read_only = on`

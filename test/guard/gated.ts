@@ -1,4 +1,4 @@
-/** A gate between a counter and a key store that do as they are told. Time passes in it by moving the counter's clock. */
+/** A gate between a counter and a key store that the test controls. Moving the counter's clock lets time pass. */
 import type { Denied } from '../../plugins/authenticate.ts'
 import type { Counted } from '../../plugins/rate-limit.ts'
 import { createGate, type GateOptions } from '../../src/guard/gate.ts'

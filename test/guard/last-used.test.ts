@@ -92,7 +92,7 @@ t.test('what could not be written is pending still, and written again with what 
 })
 
 t.test(
-  'that uses are not written is told once, with the reason, and so is that they are again',
+  'a failure to write last uses is reported once, with the reason, and so is the recovery',
   async (t) => {
     const { lastUsed, writes, modes } = writing({ held: true })
     lastUsed.note('apk_1', 100)
@@ -101,7 +101,7 @@ t.test(
       lastUsed.note('apk_2', 200 + i)
       writes[i]!.end(fault === null ? undefined : new Error(fault))
     }
-    await until('all are told', () => modes.length === 3)
+    await until('all changes are reported', () => modes.length === 3)
     t.strictSame(modes, [
       [false, 'away'],
       [true, ''],
