@@ -1,7 +1,7 @@
 // What an operator sees of a Redis that refuses the service.
 import t from 'tap'
+import { observe } from '../redis/counters.ts'
 import { startPrivateRedis, useServices } from '../services/index.ts'
-import { observe } from '../stores/redis-counters.ts'
 import { externalEnv, runLatchkey, serveLatchkey } from './latchkey.ts'
 import { metricsOf, readyBody, untilCause, untilShared } from './redis-fleet.ts'
 

@@ -7,10 +7,10 @@ import { createRedisCounter } from '../../src/redis/counter.ts'
 import { newId } from '../../src/rules/id.ts'
 import { parseRedisUrl } from '../../src/rules/redis-url.ts'
 import type { Outage } from '../../src/stores.ts'
+import { hit, inOneMinute, upTo } from '../memory/counter-suite.ts'
 import { until } from '../process/until.ts'
 import { startRedisCluster } from '../services/index.ts'
-import { hit, inOneMinute, upTo } from './counter-suite.ts'
-import { clusterCommands, harmless, refusedCommands } from './redis-acl.ts'
+import { clusterCommands, harmless, refusedCommands } from './acl.ts'
 
 const password = 'a-password-that-nobody-may-read'
 const cluster = await startRedisCluster(t, { masters: 3, password })

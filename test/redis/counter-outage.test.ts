@@ -6,10 +6,10 @@ import { createRedisCounter } from '../../src/redis/counter.ts'
 import { newId } from '../../src/rules/id.ts'
 import { parseRedisUrl } from '../../src/rules/redis-url.ts'
 import type { Counter } from '../../src/stores.ts'
+import { ascending, type Counted, hit, hits, inOneMinute, numbersOf, upTo } from '../memory/counter-suite.ts'
 import { until } from '../process/until.ts'
 import { startPrivateRedis, startTcpProxy } from '../services/index.ts'
-import { ascending, type Counted, hit, hits, inOneMinute, numbersOf, upTo } from './counter-suite.ts'
-import { countOn, observe, soonAway } from './redis-counters.ts'
+import { countOn, observe, soonAway } from './counters.ts'
 
 const isShared = (counter: Counter) => () => counter.mode === 'shared'
 

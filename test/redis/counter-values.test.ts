@@ -4,10 +4,10 @@ import { connectRedis, requireDatabase } from '../../src/redis/connect.ts'
 import { createRedisCounter } from '../../src/redis/counter.ts'
 import { newId } from '../../src/rules/id.ts'
 import { parseRedisUrl } from '../../src/rules/redis-url.ts'
+import { type Counted, hit, hits, inOneMinute, numbersOf } from '../memory/counter-suite.ts'
 import { until } from '../process/until.ts'
 import { useServices } from '../services/index.ts'
-import { type Counted, hit, hits, inOneMinute, numbersOf } from './counter-suite.ts'
-import { impatient, patient } from './redis-counters.ts'
+import { impatient, patient } from './counters.ts'
 
 const services = await useServices(t)
 const redis = services.connectRedis()

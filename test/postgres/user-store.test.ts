@@ -3,7 +3,7 @@ import t from 'tap'
 import { newId } from '../../src/rules/id.ts'
 import { until } from '../process/until.ts'
 import { useServices } from '../services/index.ts'
-import { actor, nowS, openStores } from './postgres-stores.ts'
+import { actor, nowS, openStores } from './open-stores.ts'
 
 const services = await useServices(t)
 const { users, keys, audit, sql, published, makeUser, makeKey } = await openStores(t, services)

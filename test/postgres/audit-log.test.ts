@@ -4,7 +4,7 @@ import { type RefusalReason, refusalReasons } from '../../schemas/refusal.ts'
 import { newId } from '../../src/rules/id.ts'
 import type { RefusalRecord } from '../../src/stores.ts'
 import { useServices } from '../services/index.ts'
-import { openStores } from './postgres-stores.ts'
+import { openStores } from './open-stores.ts'
 
 const services = await useServices(t)
 const { audit, sql } = await openStores(t, services)

@@ -6,7 +6,7 @@ import { createUserStore } from '../../src/postgres/users.ts'
 import type { KeyVersion } from '../../src/stores.ts'
 import { until } from '../process/until.ts'
 import { startTcpProxy, useServices } from '../services/index.ts'
-import { actor, newKeyOf, openStores } from './postgres-stores.ts'
+import { actor, newKeyOf, openStores } from './open-stores.ts'
 
 const stores = await openStores(t, await useServices(t))
 const { sql, makeUser, makeKey } = stores

@@ -6,7 +6,7 @@ import { createPool, type Pool } from '../../src/postgres/pool.ts'
 import { Unavailable } from '../../src/stores.ts'
 import { until } from '../process/until.ts'
 import { startPrivatePostgres } from '../services/index.ts'
-import { connect } from './postgres-stores.ts'
+import { connect } from './open-stores.ts'
 
 const server = await startPrivatePostgres(t)
 

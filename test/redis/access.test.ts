@@ -6,11 +6,11 @@ import { outageOf } from '../../src/redis/outage.ts'
 import { newId } from '../../src/rules/id.ts'
 import { parseRedisUrl } from '../../src/rules/redis-url.ts'
 import { type Outage, Unavailable } from '../../src/stores.ts'
+import { hit } from '../memory/counter-suite.ts'
 import { until } from '../process/until.ts'
 import { startPrivateRedis } from '../services/index.ts'
-import { hit } from './counter-suite.ts'
-import { commands, databaseCommands, harmless, refusedCommands } from './redis-acl.ts'
-import { observe } from './redis-counters.ts'
+import { commands, databaseCommands, harmless, refusedCommands } from './acl.ts'
+import { observe } from './counters.ts'
 
 const redis = await startPrivateRedis(t)
 

@@ -5,7 +5,7 @@ import { createPool, type Pool, type PoolOptions } from '../../src/postgres/pool
 import { Unavailable } from '../../src/stores.ts'
 import { until } from '../process/until.ts'
 import { startPrivatePostgres, startTcpProxy } from '../services/index.ts'
-import { connect } from './postgres-stores.ts'
+import { connect } from './open-stores.ts'
 
 const server = await startPrivatePostgres(t)
 const timeoutMs = 500

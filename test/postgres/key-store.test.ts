@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { newId } from '../../src/rules/id.ts'
 import { useServices } from '../services/index.ts'
-import { actor, newKeyOf, nowS, openStores } from './postgres-stores.ts'
+import { actor, newKeyOf, nowS, openStores } from './open-stores.ts'
 
 const stores = await openStores(t, await useServices(t))
 const { keys, sql, makeUser, makeKey } = stores

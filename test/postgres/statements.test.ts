@@ -5,7 +5,7 @@ import { createKeyStore } from '../../src/postgres/keys.ts'
 import type { Pool } from '../../src/postgres/pool.ts'
 import { newId } from '../../src/rules/id.ts'
 import { useServices } from '../services/index.ts'
-import { newKeyOf, openStores } from './postgres-stores.ts'
+import { newKeyOf, openStores } from './open-stores.ts'
 
 const { url, sql, makeUser, makeKey } = await openStores(t, await useServices(t))
 

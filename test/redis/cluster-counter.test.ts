@@ -4,10 +4,10 @@ import { connectRedis } from '../../src/redis/connect.ts'
 import { createRedisCounter } from '../../src/redis/counter.ts'
 import { newId } from '../../src/rules/id.ts'
 import { parseRedisUrl } from '../../src/rules/redis-url.ts'
+import { type Counted, counterSuite, hit, inOneMinute, numbersOf, upTo } from '../memory/counter-suite.ts'
 import { until } from '../process/until.ts'
 import { startRedisCluster } from '../services/index.ts'
-import { type Counted, counterSuite, hit, inOneMinute, numbersOf, upTo } from './counter-suite.ts'
-import { patient, soonAway } from './redis-counters.ts'
+import { patient, soonAway } from './counters.ts'
 
 const cluster = await startRedisCluster(t, { masters: 3 })
 

@@ -4,7 +4,7 @@ import { newId } from '../../src/rules/id.ts'
 import { Unavailable } from '../../src/stores.ts'
 import { until } from '../process/until.ts'
 import { useServices } from '../services/index.ts'
-import { actor, newKeyOf, nowS, openStores } from './postgres-stores.ts'
+import { actor, newKeyOf, nowS, openStores } from './open-stores.ts'
 
 const services = await useServices(t)
 const stores = await openStores(t, services)

@@ -5,10 +5,10 @@ import t, { type Test } from 'tap'
 import { createRedisCounter, type RedisCounterOptions } from '../../src/redis/counter.ts'
 import { newId } from '../../src/rules/id.ts'
 import type { Counter } from '../../src/stores.ts'
+import { ascending, counterSuite, hit, hits, inOneMinute, numbersOf, upTo } from '../memory/counter-suite.ts'
 import { until } from '../process/until.ts'
 import { startPrivateRedis, useServices } from '../services/index.ts'
-import { ascending, counterSuite, hit, hits, inOneMinute, numbersOf, upTo } from './counter-suite.ts'
-import { countOn, impatient, observe, patient } from './redis-counters.ts'
+import { countOn, impatient, observe, patient } from './counters.ts'
 
 const services = await useServices(t)
 const redis = services.connectRedis()

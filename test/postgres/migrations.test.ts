@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import { migrate } from '../../src/postgres/migrate.ts'
 import { dropPartitionsOlderThan, ensurePartitions } from '../../src/postgres/partitions.ts'
 import { useServices } from '../services/index.ts'
-import { connect } from './postgres-stores.ts'
+import { connect } from './open-stores.ts'
 
 const services = await useServices(t)
 
