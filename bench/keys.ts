@@ -5,7 +5,9 @@ import { join } from 'node:path'
 import postgres from 'postgres'
 import { migrate } from '../src/postgres/migrate.ts'
 import { newId } from '../src/rules/id.ts'
-import { newKey } from '../src/rules/new-key.ts'
+import { keyHasher } from '../src/rules/key-hasher.ts'
+import { keyMinter } from '../src/rules/new-key.ts'
+import { tokenFormat } from '../src/rules/token.ts'
 import { limit } from './candidates/answer.ts'
 
 export interface Keys {
@@ -41,10 +43,12 @@ export async function seedKeys(databaseUrl: string, folder: string, count: numbe
   }
 }
 
+const mintKey = keyMinter(tokenFormat('lk'), keyHasher(hashSecret))
+
 function keysOf(userId: string, from: number, to: number) {
   return Array.from({ length: to - from }, (_, i) => {
     const wanted = { userId, name: `key ${from + i}`, rateLimitRpm: limit, expiresAt: null }
-    const { token, key } = newKey(wanted, { tokenPrefix: 'lk', hashSecret })
+    const { token, key } = mintKey(wanted)
     const row = {
       id: key.id,
       user_id: userId,

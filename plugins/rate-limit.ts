@@ -14,6 +14,8 @@ export interface Counted<C extends Caller = Caller> {
   readonly count: number
   /** The counting server's clock, Unix milliseconds: window, reset and Retry-After all come from it. */
   readonly nowMs: number
+  /** When the minute ends, Unix seconds. */
+  readonly resetAtS: number
 }
 
 export interface RateLimitOptions<C extends Caller = Caller> {
@@ -26,23 +28,20 @@ export interface RateLimitOptions<C extends Caller = Caller> {
   hit(caller: C, done: (error: Error | null, counted?: Counted<C> | Denied) => void): void
 }
 
-const windowMs = 60_000
-
 export default fp<RateLimitOptions>(
   async (app, { hit }) => {
     app.addHook('onRequest', (request, reply, done) => {
       hit(request.caller!, (error, counted) => {
         if (error !== null || counted === undefined) return done(unavailable(error))
         if (!counted.ok) return void app.unauthorized(counted, request, reply).then(done)
-        const { caller, count: number, nowMs } = counted
+        const { caller, count, nowMs, resetAtS } = counted
         const limit = caller.rateLimitRpm
-        const resetMs = nowMs - (nowMs % windowMs) + windowMs
         request.caller = caller
         reply.header('x-ratelimit-limit', limit)
-        reply.header('x-ratelimit-remaining', number < limit ? limit - number : 0)
-        reply.header('x-ratelimit-reset', resetMs / 1000)
-        if (number <= limit) return done()
-        const retryAfterS = Math.ceil((resetMs - nowMs) / 1000)
+        reply.header('x-ratelimit-remaining', count < limit ? limit - count : 0)
+        reply.header('x-ratelimit-reset', resetAtS)
+        if (count <= limit) return done()
+        const retryAfterS = Math.ceil(resetAtS - nowMs / 1000)
         done(new ApiError('rate_limit_exceeded', { headers: { 'retry-after': String(retryAfterS) } }))
       })
     })

@@ -134,19 +134,17 @@ t.test(
     const strays = from('src/http/routes/').filter(({ ours, to }) => ours && !allowed(to))
     t.strictSame(told(strays.filter(({ typeOnly }) => !typeOnly)), [])
     t.strictSame(
-      told(
-        strays.filter(({ to }) => within(...stores, 'src/process/wiring.ts', 'src/process/service.ts')(to)),
-      ),
+      told(strays.filter(({ to }) => within(...stores, 'src/wiring/', 'src/process/service.ts')(to))),
       [],
     )
   },
 )
 
-t.test('only the wiring file imports concrete stores', async (t) => {
+t.test('only the wiring imports concrete stores', async (t) => {
   const known = all.filter(({ from, to }) => within(...stores)(to) && dirname(from) !== dirname(to))
   // What Redis last told is kept in memory, to go on from while it is away.
   const kept = ({ from, to }: Import) => within('src/redis/')(from) && to === 'src/memory/minute-counts.ts'
-  t.strictSame(told(known.filter((one) => one.from !== 'src/process/wiring.ts' && !kept(one))), [])
+  t.strictSame(told(known.filter((one) => !within('src/wiring/')(one.from) && !kept(one))), [])
 })
 
 t.test('concrete stores know their own technology, the store contracts, rules and schemas', async (t) => {

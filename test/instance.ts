@@ -6,7 +6,6 @@ import type { Test } from 'tap'
 import { type Config, readConfig } from '../src/config.ts'
 import { openService, type Service } from '../src/process/service.ts'
 import { newId } from '../src/rules/id.ts'
-import { newKey } from '../src/rules/new-key.ts'
 import { keyBody, type User } from '../src/stores.ts'
 import type { Services } from './services/index.ts'
 import { scaled } from './soak.ts'
@@ -145,10 +144,12 @@ export async function makeKey(
   const { expiresAt = null } = wanted
   // No key is created expired: it becomes so afterwards.
   const isPast = expiresAt !== null && expiresAt * 1000 <= Date.now()
-  const { token, key } = newKey(
-    { name: 'a key', rateLimitRpm: 1_000_000, ...wanted, expiresAt: isPast ? null : expiresAt },
-    { tokenPrefix: config.tokenPrefix, hashSecret: service.stores.hashSecret },
-  )
+  const { token, key } = service.stores.mintKey({
+    name: 'a key',
+    rateLimitRpm: 1_000_000,
+    ...wanted,
+    expiresAt: isPast ? null : expiresAt,
+  })
   const created = await service.stores.keys.create(key, operator())
   if (!created.ok) throw new Error(`not created: ${created.reason}`)
   if (isPast) await setExpiry(config.databaseUrl!, key.id, expiresAt)

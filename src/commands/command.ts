@@ -1,10 +1,11 @@
 /** What a command is, and what those that work on the stores share. */
 import { nameMaxLength, namePattern } from '../../schemas/key.ts'
 import type { Config } from '../config.ts'
-import { type OpenOptions, openStores, type Stores } from '../process/wiring.ts'
 import { newId } from '../rules/id.ts'
-import { holdsToken } from '../rules/token.ts'
+import { tokenFormat } from '../rules/token.ts'
 import type { Actor } from '../stores.ts'
+import type { OpenOptions } from '../wiring/options.ts'
+import { openStores, type Stores } from '../wiring/stores.ts'
 import { printable } from './printable.ts'
 
 export interface Args {
@@ -65,7 +66,8 @@ export function requiredName(args: Args, { tokenPrefix }: Pick<Config, 'tokenPre
       `--name must have 1 to ${nameMaxLength} characters, not only blanks, without control characters`,
     )
   }
-  if (holdsToken(name, tokenPrefix)) throw new Error('--name holds an API key; a name is kept and shown')
+  if (tokenFormat(tokenPrefix).isIn(name))
+    throw new Error('--name holds an API key; a name is kept and shown')
   return name
 }
 

@@ -1,8 +1,6 @@
 /** latchkey keys create | list | revoke: the operator's way, for any user and without a key. */
 import { expiresAtEndS, listLimitMax, rateLimitMax } from '../../schemas/key.ts'
 import { keyState } from '../rules/key-state.ts'
-import { newKey } from '../rules/new-key.ts'
-import { hashSecretId } from '../rules/token.ts'
 import { type KeyStore, keyBody, type StoredKey } from '../stores.ts'
 import {
   type Args,
@@ -37,8 +35,8 @@ export const keysCreate: Command = {
     }
     const { token, created } = await withStores(
       config,
-      async ({ keys, hashSecret }) => {
-        const { token, key } = newKey(wanted, { tokenPrefix: config.tokenPrefix, hashSecret })
+      async ({ keys, mintKey }) => {
+        const { token, key } = mintKey(wanted)
         return { token, created: await keys.create(key, operator()) }
       },
       { mintsKeys: true },
@@ -107,18 +105,18 @@ export const keysRevoke: Command = {
 export const keysRehashStatus: Command = {
   takes: [],
   async run(config) {
-    const { counts, hashSecret } = await withStores(config, async ({ keys, hashSecret }) => ({
+    const { counts, hasher } = await withStores(config, async ({ keys, hasher }) => ({
       counts: await keys.countBySecret(),
-      hashSecret,
+      hasher,
     }))
     const usable = [...counts.values()].reduce((sum, keys) => sum + keys, 0)
-    const under = (secret: string | null) => (secret === null ? 0 : (counts.get(hashSecretId(secret)) ?? 0))
-    const current = under(hashSecret)
-    const previous = under(config.hashSecretPrevious)
+    const under = (secretId: string | null) => (secretId === null ? 0 : (counts.get(secretId) ?? 0))
+    const current = under(hasher.secretId)
+    const previous = under(hasher.previousSecretId)
     const left = usable - current
     const rows = [
       ['HASH_SECRET', String(current)],
-      ['HASH_SECRET_PREVIOUS', config.hashSecretPrevious === null ? 'not set' : String(previous)],
+      ['HASH_SECRET_PREVIOUS', hasher.previousSecretId === null ? 'not set' : String(previous)],
       ['neither', String(left - previous)],
     ]
     return {

@@ -1,7 +1,7 @@
 /** The command line: one plain line on stderr and exit code 1 for a fault; with `--json`, one JSON value for an answer. */
 import { parseArgs } from 'node:util'
 import { readConfig } from '../config.ts'
-import { redactKeys } from '../rules/token.ts'
+import { redactAnyToken } from '../rules/token.ts'
 import { version } from '../version.ts'
 import type { Command } from './command.ts'
 import { printable, printableJson } from './printable.ts'
@@ -82,6 +82,8 @@ async function main() {
 
 main().catch((error: Error) => {
   // Someone may have typed a key where an id or a command belongs.
-  process.stderr.write(`latchkey: ${printable(redactKeys(error.message).replaceAll(/\s*\n\s*/g, '; '))}\n`)
+  process.stderr.write(
+    `latchkey: ${printable(redactAnyToken(error.message).replaceAll(/\s*\n\s*/g, '; '))}\n`,
+  )
   process.exit(1)
 })

@@ -8,10 +8,9 @@ import type { Config } from '../config.ts'
 import { createOps } from '../ops/listener.ts'
 import { createLog } from '../process/log.ts'
 import { openService } from '../process/service.ts'
-import type { Stores } from '../process/wiring.ts'
 import { newId } from '../rules/id.ts'
-import { newKey } from '../rules/new-key.ts'
 import { version } from '../version.ts'
+import type { Stores } from '../wiring/stores.ts'
 import { type Command, operator } from './command.ts'
 import { printable } from './printable.ts'
 
@@ -146,7 +145,7 @@ async function allListening(listeners: Listener[]) {
 /** On an empty embedded database: creates a first user and key, and prints the key once, so there is something to call with. */
 async function greet(
   config: Config,
-  { users, keys, hashSecret }: Stores,
+  { users, keys, mintKey }: Stores,
   port: number,
   say: (line: string) => void,
 ) {
@@ -158,7 +157,7 @@ async function greet(
     rateLimitRpm: config.defaultRateLimitRpm,
     expiresAt: null,
   }
-  const { token, key } = newKey(wanted, { tokenPrefix: config.tokenPrefix, hashSecret })
+  const { token, key } = mintKey(wanted)
   await keys.create(key, operator())
   for (const line of [
     '',

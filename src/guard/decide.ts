@@ -15,7 +15,7 @@ export interface Trust {
   /** How long a copy is trusted while the shared counter confirms its version. */
   readonly cacheTtlMs: number
   /** And how long without a shared counter; 0: never. */
-  readonly unconfirmedTtlMs: number
+  readonly degradedCacheTtlMs: number
   /** No copy read before this moment is trusted (performance.now). */
   invalidBeforeMs: number
   /** Whether the last look-up failed. */
@@ -39,7 +39,7 @@ export function decide(
     key.readAtMs >= trust.invalidBeforeMs
   if (!isCurrent) return 'read_first'
   const ageMs = monoMs - key.readAtMs
-  if (!shared) return ageMs < trust.unconfirmedTtlMs ? 'admit' : 'read_first'
+  if (!shared) return ageMs < trust.degradedCacheTtlMs ? 'admit' : 'read_first'
   // A busy key is read again at half its time, so that no request waits for Postgres.
   if (ageMs < trust.cacheTtlMs) return ageMs > trust.cacheTtlMs / 2 ? 'refresh_ahead' : 'admit'
   if (ageMs >= postgresDownMs) return 'read_first'

@@ -7,14 +7,12 @@
  */
 import { hash, randomBytes } from 'node:crypto'
 import type { Caller } from '../../plugins/authenticate.ts'
+import type { TokenHashes } from '../rules/key-hasher.ts'
 
 /** A key as read from Postgres. decide.ts says when it is trusted. */
-export interface CachedKey extends Caller {
+export interface CachedKey extends Caller, TokenHashes {
   /** Its name in the cache: `nameOf` its token. */
   readonly cacheName: string
-  /** Hex HMACs of the token under HASH_SECRET and HASH_SECRET_PREVIOUS, to read the key again by. */
-  readonly hash: string
-  readonly previousHash: string | null
   readonly version: number
   /** When the reading began, on this process's monotonic clock, milliseconds. */
   readonly readAtMs: number

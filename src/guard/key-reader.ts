@@ -3,8 +3,8 @@
  * never cached, so all of them take the same path: one reading, one audit entry.
  */
 import type { Denied } from '../../plugins/authenticate.ts'
+import type { KeyHasher, TokenHashes } from '../rules/key-hasher.ts'
 import { denialReason } from '../rules/key-state.ts'
-import { hashSecretId, hashToken } from '../rules/token.ts'
 import { type KeyCredential, type KeyStore, Overloaded, type Rehash } from '../stores.ts'
 import { createBatcher } from './batcher.ts'
 import type { CachedKey, KeyCache } from './key-cache.ts'
@@ -12,10 +12,8 @@ import type { CachedKey, KeyCache } from './key-cache.ts'
 export interface KeyReaderOptions {
   keys: Pick<KeyStore, 'findByHash'>
   cache: KeyCache
-  hashSecret: string
-  /** Keys hashed under it are found too, and reported to `onStaleHash`. */
-  hashSecretPrevious: string | null
-  /** Only with a previous secret: a usable key not yet stored under `hashSecret`. Called at each reading until it is. */
+  hasher: KeyHasher
+  /** Only with a previous secret: a usable key not yet stored under the current one. Called at each reading until it is. */
   onStaleHash: (rehash: Rehash) => void
   /** Called after each look-up. */
   onPostgres: (isDown: boolean) => void
@@ -24,13 +22,9 @@ export interface KeyReaderOptions {
   lookupTimeoutMs: number
 }
 
-/** What a key is looked up by. */
-export type Hashes = Pick<CachedKey, 'hash' | 'previousHash'>
-
 export interface KeyReader {
-  hashesOf(token: string): Hashes
   /** Caches the key if it is usable, else removes it. The reading begins after this call, never before. */
-  read(cacheName: string, hashes: Hashes): Promise<{ ok: true; key: CachedKey } | Denied>
+  read(cacheName: string, hashes: TokenHashes): Promise<{ ok: true; key: CachedKey } | Denied>
   /** Reads in the background. */
   refresh(key: CachedKey): void
   drained(): Promise<void>
@@ -40,10 +34,9 @@ const lookupBatchMax = 500
 const lookupQueueMax = 10_000
 
 export function createKeyReader(options: KeyReaderOptions): KeyReader {
-  const { keys, cache, hashSecret, hashSecretPrevious, onStaleHash, onPostgres } = options
-  const currentSecretId = hashSecretId(hashSecret)
+  const { keys, cache, hasher, onStaleHash, onPostgres } = options
 
-  const lookups = createBatcher<Hashes, KeyCredential | undefined>({
+  const lookups = createBatcher<TokenHashes, KeyCredential | undefined>({
     batchMax: lookupBatchMax,
     inFlightMax: 2,
     queueMax: lookupQueueMax,
@@ -53,7 +46,7 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
     run: (asked) => findAll(keys, asked),
   })
 
-  async function lookUp(hashes: Hashes): Promise<KeyCredential | undefined> {
+  async function lookUp(hashes: TokenHashes): Promise<KeyCredential | undefined> {
     try {
       const credential = await lookups.add(hashes)
       onPostgres(false)
@@ -65,7 +58,7 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
     }
   }
 
-  async function read(cacheName: string, { hash, previousHash }: Hashes) {
+  async function read(cacheName: string, { hash, previousHash }: TokenHashes) {
     const readAtMs = performance.now()
     const credential = await lookUp({ hash, previousHash })
     const denied = credential === undefined ? unknown : denialOf(credential)
@@ -75,17 +68,12 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
     }
     const key = cached(credential, { cacheName, hash, previousHash, readAtMs })
     cache.set(key)
-    if (hashSecretPrevious !== null && credential.hashSecretId !== currentSecretId)
+    if (previousHash !== null && credential.hashSecretId !== hasher.secretId)
       onStaleHash({ id: key.id, from: credential.hash, to: hash })
     return { ok: true as const, key }
   }
 
   return {
-    // Always both: the time this takes must not tell under which secret a key is known.
-    hashesOf: (token) => ({
-      hash: hashToken(token, hashSecret).toString('hex'),
-      previousHash: hashSecretPrevious === null ? null : hashToken(token, hashSecretPrevious).toString('hex'),
-    }),
     read,
     refresh(key) {
       if (key.refreshing) return
@@ -106,7 +94,7 @@ function denialOf(credential: KeyCredential): Denied | null {
 }
 
 /** One query for all. A key that both secrets could name is the one under the current secret. */
-async function findAll(keys: Pick<KeyStore, 'findByHash'>, asked: Hashes[]) {
+async function findAll(keys: Pick<KeyStore, 'findByHash'>, asked: TokenHashes[]) {
   const hashes = new Set<string>()
   for (const { hash, previousHash } of asked) {
     hashes.add(hash)

@@ -3,6 +3,7 @@
  * fills the disk. Each address may have so many recorded in a minute of the clock; IPv6 addresses count by their /64, which is
  * what one subscriber gets (RFC 6177). Per instance, and in memory.
  */
+import { minuteOf, resetAtSOf } from '../rules/window.ts'
 
 export interface RefusalBudget {
   /** Takes one refusal from the address's budget. 0: record it. Else there is none left for so many seconds. */
@@ -22,7 +23,6 @@ export interface RefusalBudgetOptions {
 /** The cause of the 503 that is sent instead. */
 export class RefusalBudgetSpent extends Error {}
 
-const windowMs = 60_000
 /** About 1 MB. */
 const addressesMaxDefault = 10_000
 const others = 'others'
@@ -34,14 +34,14 @@ export function createRefusalBudget(options: RefusalBudgetOptions): RefusalBudge
   return {
     take(address) {
       const nowMs = now()
-      if (Math.floor(nowMs / windowMs) !== minute) {
-        minute = Math.floor(nowMs / windowMs)
+      if (minuteOf(nowMs) !== minute) {
+        minute = minuteOf(nowMs)
         taken.clear()
       }
       const group = addressGroup(address ?? '')
       const budget = taken.has(group) || taken.size < addressesMax ? group : others
       const before = taken.get(budget) ?? 0
-      if (before >= perMinute) return Math.ceil((windowMs - (nowMs % windowMs)) / 1000)
+      if (before >= perMinute) return Math.ceil(resetAtSOf(nowMs) - nowMs / 1000)
       taken.set(budget, before + 1)
       return 0
     },

@@ -4,23 +4,24 @@ import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
 import type { ApiError } from '../../plugins/api-error.ts'
 import authenticate, { type AuthenticateOptions, type Caller } from '../../plugins/authenticate.ts'
 import errors from '../../plugins/errors.ts'
+import httpFraming from '../../plugins/http-framing.ts'
 import jsonBody from '../../plugins/json-body.ts'
 import rateLimit, { type RateLimitOptions } from '../../plugins/rate-limit.ts'
 import unknownRoute from '../../plugins/unknown-route.ts'
 import { ajv } from '../../plugins/validation.ts'
 import type { Config } from '../config.ts'
 import { newId } from '../rules/id.ts'
-import { redactTokens } from '../rules/token.ts'
 import { docsRoutes } from './routes/docs.ts'
 import { type KeyRoutesOptions, keyRoutes } from './routes/keys.ts'
 import { verifyRoute } from './routes/verify.ts'
 
-export interface AppOptions<C extends Caller>
-  extends Omit<KeyRoutesOptions, 'tokenPrefix' | 'defaultRateLimitRpm'> {
-  config: Pick<Config, 'baseUrl' | 'port' | 'trustProxy' | 'tokenPrefix' | 'defaultRateLimitRpm'>
+export interface AppOptions<C extends Caller> extends Omit<KeyRoutesOptions, 'defaultRateLimitRpm'> {
+  config: Pick<Config, 'baseUrl' | 'port' | 'trustProxy' | 'defaultRateLimitRpm'>
   verify: AuthenticateOptions<C>['verify']
   record: AuthenticateOptions['record']
   hit: RateLimitOptions<C>['hit']
+  /** One more response with this status. */
+  onAnswer: (status: number) => void
   onError: (error: ApiError, request: FastifyRequest | null, requestId: string) => void
   /** A line for each request, for debugging. */
   onRequest?: (request: FastifyRequest, status: number, ms: number) => void
@@ -37,14 +38,15 @@ const bodyMaxBytes = 16_384
 /** From the first byte to the end of the headers, and of the request, milliseconds. */
 const headersTimeoutMs = 10_000
 const requestTimeoutMs = 20_000
-/** How often it is looked for those out of time: the fewer are found together, the less others wait for their end. */
+/** How often to look for timed-out connections. Checking often means closing only a few at a time. */
 const timeoutCheckMs = 250
 /** Longer than the usual 60 s of a load balancer, so that it is never us who closes a connection it is about to use. */
 const keepAliveTimeoutMs = 75_000
 
 export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInstance {
-  const { config, verify, record, hit, onError, onRequest, onAnswer } = options
-  const { baseUrl, port, tokenPrefix, defaultRateLimitRpm } = config
+  const { config, verify, record, hit, tokenFormat, onError, onRequest, onAnswer } = options
+  const { baseUrl, port, defaultRateLimitRpm } = config
+  const { redact } = tokenFormat
   const newRequestId = () => newId('req_')
 
   const app: FastifyInstance = Fastify({
@@ -73,21 +75,33 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
   })
   const docsBase = () => `${baseUrl ?? `http://localhost:${boundPort}`}/docs/errors/`
   app.decorate('docsBase', docsBase)
-  const redact = (text: string) => redactTokens(text, tokenPrefix)
-  app.register(errors, { docsBase, newRequestId, redact, onError })
+  app.addHook('onSend', (_request, reply, _payload, done) => {
+    onAnswer(reply.statusCode)
+    done()
+  })
+  app.register(errors, {
+    docsBase,
+    redact,
+    onError(error, request, requestId) {
+      // The parser's own: no hook runs for it.
+      if (request === null) onAnswer(error.statusCode)
+      onError(error, request, requestId)
+    },
+  })
+  app.register(httpFraming, { newRequestId })
   if (onRequest) {
     app.addHook('onResponse', async (request, reply) =>
       onRequest(request, reply.statusCode, reply.elapsedTime),
     )
   }
-  app.register(docsRoutes, { basePath: baseUrl === null ? '' : pathOf(baseUrl), onAnswer })
+  app.register(docsRoutes, { basePath: baseUrl === null ? '' : pathOf(baseUrl) })
   app.register(async (guarded) => {
-    guarded.register(authenticate, { tokenPrefix, verify, record })
+    guarded.register(authenticate, { tokenPrefix: tokenFormat.prefix, verify, record })
     guarded.register(rateLimit, { hit })
     guarded.register(jsonBody, { redact })
     guarded.register(unknownRoute)
-    guarded.register(verifyRoute, { onAnswer })
-    guarded.register(keyRoutes, { ...options, tokenPrefix, defaultRateLimitRpm })
+    guarded.register(verifyRoute)
+    guarded.register(keyRoutes, { ...options, defaultRateLimitRpm })
   })
   return app
 }

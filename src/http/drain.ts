@@ -19,9 +19,6 @@ const firstBytesMs = 300
 /** How long a request may take to finish arriving. Shorter than the usual time limit, so that a stop takes under 10 s. */
 const arrivalMaxMs = 4000
 
-/** The response due next on a connection. Node exposes it in no other way. */
-type Connection = Socket & { _httpMessage?: ServerResponse | null }
-
 interface State {
   openedAtMs: number
   /** Bytes read when the connection last had no request. More bytes mean that one is arriving. */
@@ -47,30 +44,34 @@ async function justAccepted() {
   }
 }
 
-export function createDrain(server: Server): Drain {
-  const connections = new Map<Connection, State>()
-  server.on('connection', (connection: Connection) => {
+/** `responseDue`: the last response still due on a connection. */
+export function createDrain(
+  server: Server,
+  responseDue: (connection: Socket) => ServerResponse | null,
+): Drain {
+  const connections = new Map<Socket, State>()
+  server.on('connection', (connection: Socket) => {
     connections.set(connection, { openedAtMs: performance.now(), readAtRest: 0 })
     connection.once('close', () => connections.delete(connection))
   })
 
   /** No response is due and no request is arriving. */
-  function isIdle(connection: Connection, { openedAtMs, readAtRest }: State) {
-    if (connection._httpMessage || connection.bytesRead > readAtRest) return false
+  function isIdle(connection: Socket, { openedAtMs, readAtRest }: State) {
+    if (responseDue(connection) || connection.bytesRead > readAtRest) return false
     return readAtRest > 0 || performance.now() - openedAtMs > firstBytesMs
   }
 
   function endSome(late: boolean) {
     for (const [connection, state] of connections) {
-      const due = connection._httpMessage
-      if (isIdle(connection, state) || (late && !due?.req.complete)) connection.destroy()
+      const isArriving = !responseDue(connection)?.req.complete
+      if (isIdle(connection, state) || (late && isArriving)) connection.destroy()
     }
   }
 
   return {
     start() {
       for (const [connection, state] of connections) {
-        const due = connection._httpMessage
+        const due = responseDue(connection)
         if (due && !due.headersSent) due.setHeader('connection', 'close')
         if (!due) state.readAtRest = connection.bytesRead
       }

@@ -1,6 +1,7 @@
 /** The ops listener: probes and metrics, on a port of its own that need not be reachable from outside. */
 import Fastify, { type FastifyInstance } from 'fastify'
 import errors from '../../plugins/errors.ts'
+import httpFraming from '../../plugins/http-framing.ts'
 import unknownRoute from '../../plugins/unknown-route.ts'
 import { normalizeTarget } from '../http/app.ts'
 import type { Service } from '../process/service.ts'
@@ -22,7 +23,8 @@ export function createOps({ service, docsBase, state, tokens, metricsToken }: Op
     forceCloseConnections: true,
     rewriteUrl: (request) => normalizeTarget(request.url!),
   })
-  ops.register(errors, { docsBase, newRequestId })
+  ops.register(errors, { docsBase })
+  ops.register(httpFraming, { newRequestId })
   ops.addHook('onRequest', async (_request, reply) => {
     reply.header('cache-control', 'no-store')
   })

@@ -1,7 +1,9 @@
 /** What /metrics shows (Prometheus text format). Counted as plain numbers on the hot path, and read at the scrape. */
 import { collectDefaultMetrics, Gauge, Histogram, Counter as PromCounter, Registry } from 'prom-client'
 import { refusalReasons } from '../../schemas/refusal.ts'
-import { type Outage, outageCauses } from '../stores.ts'
+import type { Gate } from '../guard/gate.ts'
+import type { KeyCache } from '../guard/key-cache.ts'
+import { type Counter, outageCauses } from '../stores.ts'
 
 export type BatchName = 'counter' | 'lookups' | 'audit' | 'last_used' | 'rehash'
 
@@ -17,14 +19,6 @@ export interface Metrics {
   registry: Registry
 }
 
-/** What is read at the scrape. */
-export interface Gauges {
-  redisDegraded(): boolean
-  redisCauses(): Outage['cause'][]
-  postgresDegraded(): boolean
-  cachedKeys(): number
-}
-
 /** Batches that wait for a server, and works that wait for a connection of one of the pools. */
 const shedQueues = [
   'counter',
@@ -38,7 +32,7 @@ const shedQueues = [
 const sizes = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 const seconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
 
-export function createMetrics(gauges: Gauges): Metrics {
+export function createMetrics(): Metrics {
   const registry = new Registry()
   const registers = [registry]
   const answers = new Array<number>(600).fill(0)
@@ -97,40 +91,6 @@ export function createMetrics(gauges: Gauges): Metrics {
     registers,
   })
   for (const queue of shedQueues) shed.inc({ queue }, 0)
-  new Gauge({
-    name: 'latchkey_redis_degraded',
-    help: '1 while Redis is away and this instance counts by itself.',
-    registers,
-    collect() {
-      this.set(Number(gauges.redisDegraded()))
-    },
-  })
-  new Gauge({
-    name: 'latchkey_redis_degraded_cause',
-    help: '1 for each cause that keeps a Redis server from counting for this instance.',
-    labelNames: ['cause'],
-    registers,
-    collect() {
-      const causes = gauges.redisCauses()
-      for (const cause of outageCauses) this.set({ cause }, Number(causes.includes(cause)))
-    },
-  })
-  new Gauge({
-    name: 'latchkey_postgres_degraded',
-    help: '1 since the last look-up in Postgres failed.',
-    registers,
-    collect() {
-      this.set(Number(gauges.postgresDegraded()))
-    },
-  })
-  new Gauge({
-    name: 'latchkey_key_cache_entries',
-    help: 'Keys in the cache.',
-    registers,
-    collect() {
-      this.set(gauges.cachedKeys())
-    },
-  })
 
   return {
     registry,
@@ -143,4 +103,40 @@ export function createMetrics(gauges: Gauges): Metrics {
     shed: (queue) => shed.inc({ queue }),
     auditCommitted: (took) => auditCommit.observe(took),
   }
+}
+
+/** What is read at each scrape. */
+export interface Watched {
+  counter: Pick<Counter, 'mode' | 'outages'>
+  cache: Pick<KeyCache, 'size'>
+  gate: Pick<Gate, 'postgresDown'>
+}
+
+export function watchGauges(registry: Registry, { counter, cache, gate }: Watched): void {
+  const gauge = (name: string, help: string, read: () => number) =>
+    new Gauge({
+      name,
+      help,
+      registers: [registry],
+      collect() {
+        this.set(read())
+      },
+    })
+  gauge('latchkey_redis_degraded', '1 while Redis is down and this instance counts by itself.', () =>
+    Number(counter.mode === 'local'),
+  )
+  gauge('latchkey_postgres_degraded', '1 since the last look-up in Postgres failed.', () =>
+    Number(gate.postgresDown),
+  )
+  gauge('latchkey_key_cache_entries', 'Keys in the cache.', () => cache.size)
+  new Gauge({
+    name: 'latchkey_redis_degraded_cause',
+    help: '1 for each cause that keeps a Redis server from counting for this instance.',
+    labelNames: ['cause'],
+    registers: [registry],
+    collect() {
+      const causes = counter.outages.map((outage) => outage.cause)
+      for (const cause of outageCauses) this.set({ cause }, Number(causes.includes(cause)))
+    },
+  })
 }

@@ -1,6 +1,7 @@
 /** A key about to be created: its secret, for the caller, and what the database stores. */
 import { newId } from './id.ts'
-import { displayPrefixOf, hashSecretId, hashToken, mintToken } from './token.ts'
+import type { KeyHasher } from './key-hasher.ts'
+import type { TokenFormat } from './token.ts'
 
 export interface NewKey {
   id: string
@@ -14,19 +15,24 @@ export interface NewKey {
   expiresAt: number | null
 }
 
-export function newKey(
-  wanted: Pick<NewKey, 'userId' | 'name' | 'rateLimitRpm' | 'expiresAt'>,
-  { tokenPrefix, hashSecret }: { tokenPrefix: string; hashSecret: string },
-): { token: string; key: NewKey } {
-  const token = mintToken(tokenPrefix)
-  return {
-    token,
-    key: {
-      id: newId('apk_'),
-      ...wanted,
-      hash: hashToken(token, hashSecret),
-      hashSecretId: hashSecretId(hashSecret),
-      displayPrefix: displayPrefixOf(token, tokenPrefix),
-    },
-  }
+/** Mints a token and makes the key that goes with it. Stores nothing. */
+export type MintKey = (wanted: Pick<NewKey, 'userId' | 'name' | 'rateLimitRpm' | 'expiresAt'>) => {
+  token: string
+  key: NewKey
 }
+
+export const keyMinter =
+  (format: TokenFormat, hasher: KeyHasher): MintKey =>
+  (wanted) => {
+    const token = format.mint()
+    return {
+      token,
+      key: {
+        id: newId('apk_'),
+        ...wanted,
+        hash: hasher.hash(token),
+        hashSecretId: hasher.secretId,
+        displayPrefix: format.displayPrefixOf(token),
+      },
+    }
+  }

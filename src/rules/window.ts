@@ -1,4 +1,8 @@
-/** The minute window in which a request is counted (spec section 8). All times are by the counting server's clock. */
-export const windowS = 60
+/** The minute window in which a request is counted (spec section 8). Times are the counting server's. */
+const windowS = 60
 
-export const minuteOf = (nowMs: number): number => Math.floor(nowMs / (windowS * 1000))
+/** The number of the minute, counted from 1970. */
+export const minuteOf = (nowMs: number): number => Math.floor(nowMs / 1000 / windowS)
+
+/** When the minute ends, in Unix seconds. */
+export const resetAtSOf = (nowMs: number): number => (minuteOf(nowMs) + 1) * windowS

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import postgres from 'postgres'
 import t from 'tap'
 import { chooseLoad } from '../../bench/load/load.ts'
-import { mintToken } from '../../src/rules/token.ts'
+import { tokenFormat } from '../../src/rules/token.ts'
 import { makeCaller, startInstance } from '../instance.ts'
 import { quantile, type Sample, startLoad, statuses } from '../load.ts'
 import { aFolder, externalEnv, type Serving, serveLatchkey } from '../process/latchkey.ts'
@@ -30,7 +30,7 @@ t.test('a flood of unknown keys', async (t) => {
   await seeding.close()
   const service = await serveLatchkey(t, externalEnv(services))
   const tokensFile = join(await aFolder(t), 'tokens')
-  const tokens = Array.from({ length: badTokens }, () => mintToken('lk'))
+  const tokens = Array.from({ length: badTokens }, () => tokenFormat('lk').mint())
   await writeFile(tokensFile, `${tokens.join('\n')}\n`)
 
   const load = (perSecond: number, ...tokens: string[]) =>

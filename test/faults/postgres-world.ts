@@ -1,7 +1,7 @@
 /** An instance on a Postgres that is to fail, and the kinds of requests that this concerns differently. */
 import postgres from 'postgres'
 import type { Test } from 'tap'
-import { mintToken } from '../../src/rules/token.ts'
+import { tokenFormat } from '../../src/rules/token.ts'
 import { type Instance, makeKey, makeUser, realTimeLimits, startInstance } from '../instance.ts'
 import { type Load, startLoad } from '../load.ts'
 import { type Services, useServices } from '../services/index.ts'
@@ -48,7 +48,7 @@ export async function startWorld(t: Test, databaseUrl: string): Promise<World> {
   const used = (await makeKeys(instance, userId, 4)).map(({ token }) => token)
   const revoked = await makeKey(instance, { userId })
   await instance.ask('DELETE', `/v1/keys/${revoked.id}`, { token: used[0]! })
-  const unknown = Array.from({ length: 50 }, () => mintToken('lk'))
+  const unknown = Array.from({ length: 50 }, () => tokenFormat('lk').mint())
 
   return {
     instance,

@@ -10,9 +10,9 @@ const readAtMs = 1_000_000
 const versions = { 'none known': 0, older: 3, same: 4, newer: 5, unreadable: -1 } as const
 const trustedVersions: readonly string[] = ['none known', 'older', 'same']
 const counters = {
-  'counted in Redis': { shared: true, unconfirmedTtlMs: 0 },
-  'counted locally, Redis being down': { shared: false, unconfirmedTtlMs: 0 },
-  'counted in memory, alone': { shared: false, unconfirmedTtlMs: aloneTtlMs },
+  'counted in Redis': { shared: true, degradedCacheTtlMs: 0 },
+  'counted locally, Redis being down': { shared: false, degradedCacheTtlMs: 0 },
+  'counted in memory, alone': { shared: false, degradedCacheTtlMs: aloneTtlMs },
 } as const
 const ages = [0, 499, 500, 501, 999, 1000, 2500, 2501, 4999, 5000, 59_999, 60_000, 600_000]
 
@@ -41,12 +41,12 @@ for (const counting of Object.keys(counters) as (keyof typeof counters)[]) {
             for (const invalidated of [false, true]) {
               const current = trustedVersions.includes(name) && !expired && !invalidated
               const wanted = !current ? 'read_first' : postgresDown ? whenDown : whenUp
-              const { shared, unconfirmedTtlMs } = counters[counting]
+              const { shared, degradedCacheTtlMs } = counters[counting]
               const monoMs = readAtMs + ageMs
               const key = { version: 4, readAtMs, expiresAtMonoMs: expired ? monoMs : monoMs + 1 }
               const trust: Trust = {
                 cacheTtlMs,
-                unconfirmedTtlMs,
+                degradedCacheTtlMs,
                 invalidBeforeMs: invalidated ? readAtMs + 1 : readAtMs,
                 postgresDown,
               }
@@ -61,7 +61,7 @@ for (const counting of Object.keys(counters) as (keyof typeof counters)[]) {
 
 t.test('with KEY_CACHE_SECONDS=0 every request waits for a reading, unless Postgres is down', async (t) => {
   const key = { version: 1, readAtMs, expiresAtMonoMs: Infinity }
-  const trust = { cacheTtlMs: 0, unconfirmedTtlMs: 0, invalidBeforeMs: 0, postgresDown: false }
+  const trust = { cacheTtlMs: 0, degradedCacheTtlMs: 0, invalidBeforeMs: 0, postgresDown: false }
   const turn = { nowMs: 0, monoMs: readAtMs, shared: true }
   t.equal(decide(key, 0, turn, trust), 'read_or_go_on')
   t.equal(decide(key, 0, turn, { ...trust, postgresDown: true }), 'refresh_ahead')

@@ -3,12 +3,12 @@ import type { Denied } from '../../plugins/authenticate.ts'
 import type { Counted } from '../../plugins/rate-limit.ts'
 import { createGate, type GateOptions } from '../../src/guard/gate.ts'
 import { type CachedKey, createKeyCache } from '../../src/guard/key-cache.ts'
-import { hashToken } from '../../src/rules/token.ts'
+import { keyHasher } from '../../src/rules/key-hasher.ts'
 import type { CountReply, KeyCredential } from '../../src/stores.ts'
 
 export const hashSecret = 'a secret of the tests, thirty-two characters at least'
 export const token = 'lk_0123456789abcdefghijklmnopqrstuvABCDEF'
-export const hash = hashToken(token, hashSecret).toString('hex')
+export const { hash } = keyHasher(hashSecret).hashesOf(token)
 
 export function gated(options: Partial<GateOptions> = {}) {
   /** What Postgres has and does. */
@@ -25,11 +25,10 @@ export function gated(options: Partial<GateOptions> = {}) {
   const shed: string[] = []
   const gate = createGate({
     cache,
-    hashSecret,
-    hashSecretPrevious: null,
+    hasher: keyHasher(hashSecret),
     lookupTimeoutMs: 1000,
     cacheTtlMs: 5000,
-    unconfirmedTtlMs: 0,
+    degradedCacheTtlMs: 0,
     onUse: (id, atS) => uses.push([id, atS]),
     onStaleHash: () => {},
     onShed: (queue) => shed.push(queue),

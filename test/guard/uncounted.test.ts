@@ -2,6 +2,7 @@
 import t from 'tap'
 import { createGate } from '../../src/guard/gate.ts'
 import { type CachedKey, createKeyCache } from '../../src/guard/key-cache.ts'
+import { keyHasher } from '../../src/rules/key-hasher.ts'
 import { type Counter, type CountReply, Unavailable } from '../../src/stores.ts'
 
 const turn: CountReply = { nowMs: 0, monoMs: performance.now(), shared: true }
@@ -21,10 +22,9 @@ for (const [when, hit] of Object.entries(ways)) {
       keys: { findByHash: async () => [] },
       counter: { mode: 'local', outages: [], hit, raise: async () => false, close: async () => {} },
       cache: createKeyCache(1),
-      hashSecret: 'a secret',
-      hashSecretPrevious: null,
+      hasher: keyHasher('a secret'),
       cacheTtlMs: 5000,
-      unconfirmedTtlMs: 0,
+      degradedCacheTtlMs: 0,
       lookupTimeoutMs: 1000,
       onUse() {},
       onStaleHash() {},

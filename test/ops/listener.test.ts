@@ -3,15 +3,8 @@ import t from 'tap'
 import { createOps, type OpsOptions } from '../../src/ops/listener.ts'
 import { createMetrics } from '../../src/process/metrics.ts'
 
-const gauges = {
-  redisDegraded: () => false,
-  redisCauses: () => [],
-  postgresDegraded: () => false,
-  cachedKeys: () => 0,
-}
-
 function ops(options: Partial<OpsOptions>) {
-  const service = { metrics: createMetrics(gauges), health: () => ({ redis: 'shared', postgres: 'ok' }) }
+  const service = { metrics: createMetrics(), health: () => ({ redis: 'shared', postgres: 'ok' }) }
   return createOps({
     service,
     docsBase: () => 'http://docs.test/',

@@ -35,7 +35,7 @@ t.test('the base of docs_url may be known only once the app listens', async (t) 
   const app = Fastify()
   t.teardown(() => app.close())
   let docsBase = 'https://unknown.example/'
-  app.register(errors, { docsBase: () => docsBase, newRequestId: () => 'req_1' })
+  app.register(errors, { docsBase: () => docsBase })
   app.get('/', async () => {
     throw notFound()
   })

@@ -7,6 +7,7 @@ import type { Test } from 'tap'
 import type { ApiError } from '../../plugins/api-error.ts'
 import type { Caller } from '../../plugins/authenticate.ts'
 import errors from '../../plugins/errors.ts'
+import httpFraming from '../../plugins/http-framing.ts'
 
 export const docsBase = 'https://other.example/errors/'
 
@@ -26,9 +27,9 @@ export function otherApp(t: Test, options: FastifyHttpOptions<Server> = {}): Oth
   const told: OtherApp['told'] = []
   app.register(errors, {
     docsBase,
-    newRequestId,
     onError: (error, request, requestId) => told.push({ error, url: request?.url ?? null, requestId }),
   })
+  app.register(httpFraming, { newRequestId })
   t.teardown(() => app.close())
   return { app, told }
 }

@@ -5,6 +5,7 @@ import t, { type Test } from 'tap'
 import authenticate, { type Caller, type Denied } from '../../plugins/authenticate.ts'
 import rateLimit, { type RateLimitOptions } from '../../plugins/rate-limit.ts'
 import unknownRoute from '../../plugins/unknown-route.ts'
+import { resetAtSOf } from '../../src/rules/window.ts'
 import { caller, envelopeOf, otherApp } from './other-app.ts'
 
 const nowMs = 1_767_225_612_345 // 12.345 s into a minute
@@ -40,7 +41,13 @@ function limited(t: Test, hit: RateLimitOptions['hit']) {
 const counting =
   (number: number, limit = 10, atMs = nowMs): RateLimitOptions['hit'] =>
   (caller, done) =>
-    done(null, { ok: true, caller: { ...caller, rateLimitRpm: limit }, count: number, nowMs: atMs })
+    done(null, {
+      ok: true,
+      caller: { ...caller, rateLimitRpm: limit },
+      count: number,
+      nowMs: atMs,
+      resetAtS: resetAtSOf(atMs),
+    })
 
 const rateHeaders = ({ headers }: LightMyRequestResponse) => {
   const of = (name: string) => (headers[name] === undefined ? undefined : Number(headers[name]))
@@ -163,7 +170,9 @@ t.test('a request without a usable key is not counted and told nothing of limits
 
 t.test('the route gets the caller and the clock of the count', async (t) => {
   const newer = { ...caller, rateLimitRpm: 99, expiresAt: 2_000_000_000 }
-  const { ask } = limited(t, (_caller, done) => done(null, { ok: true, caller: newer, count: 1, nowMs }))
+  const { ask } = limited(t, (_caller, done) =>
+    done(null, { ok: true, caller: newer, count: 1, nowMs, resetAtS: 0 }),
+  )
   t.strictSame((await ask()).json(), { caller: newer })
 })
 

@@ -7,7 +7,9 @@ import { migrate } from '../../src/postgres/migrate.ts'
 import { createPool } from '../../src/postgres/pool.ts'
 import { createUserStore } from '../../src/postgres/users.ts'
 import { newId } from '../../src/rules/id.ts'
-import { newKey } from '../../src/rules/new-key.ts'
+import { keyHasher } from '../../src/rules/key-hasher.ts'
+import { keyMinter } from '../../src/rules/new-key.ts'
+import { tokenFormat } from '../../src/rules/token.ts'
 import type { Actor, KeyVersion, StoredKey, User } from '../../src/stores.ts'
 import type { Services } from '../services/index.ts'
 
@@ -77,11 +79,13 @@ export function connect(t: Test, url: string): postgres.Sql {
   return sql
 }
 
+const mintKey = keyMinter(
+  tokenFormat('lk'),
+  keyHasher('a secret of the tests, thirty-two characters at least'),
+)
+
 export const newKeyOf = (userId: string, wanted: { name?: string; expiresAt?: number | null } = {}) =>
-  newKey(
-    { userId, name: 'a key', rateLimitRpm: 1000, expiresAt: null, ...wanted },
-    { tokenPrefix: 'lk', hashSecret: 'a secret of the tests, thirty-two characters at least' },
-  )
+  mintKey({ userId, name: 'a key', rateLimitRpm: 1000, expiresAt: null, ...wanted })
 
 /** The operator, or a key as who it acts. */
 export const actor = (keyId: string | null = null): Actor => ({

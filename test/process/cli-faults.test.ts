@@ -2,7 +2,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { mintToken } from '../../src/rules/token.ts'
+import { tokenFormat } from '../../src/rules/token.ts'
 import { useServices } from '../services/index.ts'
 import { aFolder, type Env, externalEnv, runLatchkey } from './latchkey.ts'
 
@@ -43,7 +43,7 @@ t.test('a command that is written wrongly is refused in one line', async (t) => 
     [['users', 'create', '--name', ' \t '], /--name/],
     [['users', 'delete'], /needs an id/],
     [['users', 'delete', ''], /needs an id/],
-    [['users', 'create', '--name', `once ${mintToken('lk')}`], /--name/],
+    [['users', 'create', '--name', `once ${tokenFormat('lk').mint()}`], /--name/],
     [['keys', 'create', '--name', 'x'], /--user/],
     [['keys', 'create', ...user, '--name', 'x'.repeat(256)], /--name/],
     [['keys', 'create', ...user, '--name', 'bell\x07'], /--name/],

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import postgres from 'postgres'
 import t from 'tap'
-import { poolBounds } from '../../src/process/wiring.ts'
+import { poolBounds } from '../../src/wiring/pools.ts'
 import { makeCaller, startInstance } from '../instance.ts'
 import { startPrivateRedis, startTcpProxy, useServices } from '../services/index.ts'
 import { until } from './until.ts'

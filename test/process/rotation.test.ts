@@ -1,7 +1,7 @@
 // HASH_SECRET is rotated: keys go on working throughout, and it can be told when the old secret may be forgotten.
 import postgres from 'postgres'
 import t, { type Test } from 'tap'
-import { hashSecretId } from '../../src/rules/token.ts'
+import { keyHasher } from '../../src/rules/key-hasher.ts'
 import { hashSecret, makeCaller, makeKey, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
 import { ask } from './ask.ts'
@@ -36,7 +36,7 @@ async function begin(t: Test) {
   /** Resolves when so many keys are kept under the new secret. */
   const hashedAnew = (keys: number) =>
     until(`${keys} keys are hashed anew`, async () => {
-      const found = await sql`select from api_keys where hash_secret_id = ${hashSecretId(newSecret)}`
+      const found = await sql`select from api_keys where hash_secret_id = ${keyHasher(newSecret).secretId}`
       return found.length === keys
     })
   return { caller, used, unused, serve, status, hashedAnew }

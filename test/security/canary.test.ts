@@ -3,7 +3,7 @@
 import { readFile } from 'node:fs/promises'
 import postgres from 'postgres'
 import t, { type Test } from 'tap'
-import { mintToken } from '../../src/rules/token.ts'
+import { tokenFormat } from '../../src/rules/token.ts'
 import { externalEnv, runLatchkey } from '../process/latchkey.ts'
 import { until } from '../process/until.ts'
 import { startPrivatePostgres, startPrivateRedis, useServices } from '../services/index.ts'
@@ -19,7 +19,7 @@ const databasePassword = 'Dp4xN8vK2qM6wR9tY3zB'
 const redisPassword = 'Rp5jH7cV3bN9mQ1wE8rT'
 
 t.test('what a key could be left as is found, and nothing else is', async (t) => {
-  const key = mintToken('lk')
+  const key = tokenFormat('lk').mint()
   const hex = Buffer.from(key).toString('hex')
   const left: Record<string, string> = {
     'as it is': `x${key}y`,
@@ -39,7 +39,7 @@ t.test('what a key could be left as is found, and nothing else is', async (t) =>
     t.not(found(layersOf(Buffer.from(text, 'latin1')), formsOfKey(key)).length, 0, how)
   }
   t.strictSame(
-    found(layersOf(`${key.slice(0, 10)} ${mintToken('lk')}`), formsOfKey(key)),
+    found(layersOf(`${key.slice(0, 10)} ${tokenFormat('lk').mint()}`), formsOfKey(key)),
     [],
     'its public beginning is not it',
   )
@@ -64,7 +64,7 @@ t.test('a key is left nowhere but in the answer to its creation', async (t) => {
   const first = await live(t, env, 'exception')
   const posted = await first.mint(admin.token, 1_000_000)
   const limited = await first.mint(admin.token, 1)
-  const stray = mintToken('lk')
+  const stray = tokenFormat('lk').mint()
   await first.misuse(posted.token, admin.token)
   await first.misuse(posted.token, null)
   await first.misuse(posted.token, limited.token)
@@ -185,7 +185,7 @@ function expectNoInnards(t: Test, sent: Sent[]) {
 
 t.test('the command line does not repeat a key that was given it in the wrong place', async (t) => {
   const env = externalEnv(await useServices(t))
-  const key = mintToken('lk')
+  const key = tokenFormat('lk').mint()
   const left = misusesByCommand(key).slice(0, scaled(3, Number.POSITIVE_INFINITY))
   const work = async () => {
     for (let words = left.shift(); words; words = left.shift()) {

@@ -1,7 +1,7 @@
 // A service as a process of its own, on a Postgres as large as one in use, and one key of each kind that is compared.
 import type { Test } from 'tap'
 import { newId } from '../../src/rules/id.ts'
-import { mintToken } from '../../src/rules/token.ts'
+import { tokenFormat } from '../../src/rules/token.ts'
 import { openDatabase } from '../api/database.ts'
 import { deleteUser, makeCaller, startInstance } from '../instance.ts'
 import { externalEnv, serveLatchkey } from '../process/latchkey.ts'
@@ -23,7 +23,7 @@ export interface Compared {
 }
 
 /** A token and an id that were never given out: another one at each call. */
-export const unknownToken = () => mintToken('lk')
+export const unknownToken = () => tokenFormat('lk').mint()
 export const absentId = () => newId('apk_')
 
 export async function startCompared(t: Test): Promise<Compared> {

@@ -1,8 +1,10 @@
 /** Who made a request, as the audit log keeps it: bounded, without query string, and with no key in it. */
 import { isIP } from 'node:net'
 import type { FastifyRequest } from 'fastify'
-import { redactTokens } from '../../rules/token.ts'
+import type { TokenFormat } from '../../rules/token.ts'
 import type { Actor } from '../../stores.ts'
+
+type Redacting = Pick<TokenFormat, 'redact'>
 
 const pathMax = 512
 const userAgentMax = 256
@@ -15,17 +17,17 @@ const ipMax = 64
 const isAddress = (ip: string | undefined) => ip !== undefined && ip.length <= ipMax && isIP(ip) !== 0
 
 /** The path as it may be kept: without query string, and with no key in it. */
-export const pathOf = (request: FastifyRequest, tokenPrefix: string): string =>
-  redactTokens(request.raw.url?.split('?', 1)[0] ?? '', tokenPrefix)
+export const pathOf = (request: FastifyRequest, { redact }: Redacting): string =>
+  redact(request.raw.url?.split('?', 1)[0] ?? '')
 
-export function actorOf(request: FastifyRequest, tokenPrefix: string): Actor {
+export function actorOf(request: FastifyRequest, format: Redacting): Actor {
   const userAgent = request.headers['user-agent']
   return {
     requestId: request.id,
     keyId: request.caller?.id ?? null,
     method: request.method,
-    path: pathOf(request, tokenPrefix).slice(0, pathMax),
+    path: pathOf(request, format).slice(0, pathMax),
     ip: isAddress(request.ip) ? request.ip : (request.socket.remoteAddress ?? null),
-    userAgent: userAgent === undefined ? null : redactTokens(userAgent, tokenPrefix).slice(0, userAgentMax),
+    userAgent: userAgent === undefined ? null : format.redact(userAgent).slice(0, userAgentMax),
   }
 }

@@ -9,19 +9,17 @@ import { type ErrorCode, type ErrorRow, errorTable } from '../../../schemas/erro
 export interface DocsRoutesOptions {
   /** The path of BASE_URL, without a slash at its end: links begin with it. */
   basePath: string
-  onAnswer: (status: number) => void
 }
 
 const iconMaxAgeS = 86_400
 
-export async function docsRoutes(app: FastifyInstance, { basePath, onAnswer }: DocsRoutesOptions) {
+export async function docsRoutes(app: FastifyInstance, { basePath }: DocsRoutesOptions) {
   const rows = Object.entries<ErrorRow>(errorTable)
   const pages = new Map(rows.map(([code, row]) => [code, errorPage(code as ErrorCode, row, basePath)]))
   const index = indexPage(rows, basePath)
   const html = 'text/html; charset=utf-8'
 
   app.addHook('onSend', (_request, reply, _payload, done) => {
-    if (reply.statusCode < 400) onAnswer(reply.statusCode)
     reply.header('content-security-policy', "default-src 'none'; style-src 'unsafe-inline'")
     done()
   })

@@ -14,8 +14,8 @@ import {
   PatchKeyBody,
 } from '../../../schemas/key.ts'
 import type { LastUsed } from '../../guard/last-used.ts'
-import { newKey } from '../../rules/new-key.ts'
-import { holdsToken } from '../../rules/token.ts'
+import type { MintKey } from '../../rules/new-key.ts'
+import type { TokenFormat } from '../../rules/token.ts'
 import {
   type CallerUnusable,
   type ExpiresInPast,
@@ -28,21 +28,15 @@ import { actorOf } from './actor.ts'
 export interface KeyRoutesOptions {
   keys: KeyStore
   lastUsed: Pick<LastUsed, 'pending'>
-  hashSecret: string
-  tokenPrefix: string
+  mintKey: MintKey
+  tokenFormat: TokenFormat
   defaultRateLimitRpm: number
-  onAnswer: (status: number) => void
 }
 
 const errors = { '4xx': ErrorEnvelope, '5xx': ErrorEnvelope }
 
 export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app, options) => {
-  const { keys, lastUsed, hashSecret, tokenPrefix, defaultRateLimitRpm, onAnswer } = options
-
-  app.addHook('onResponse', (_request, reply, done) => {
-    if (reply.statusCode < 400) onAnswer(reply.statusCode)
-    done()
-  })
+  const { keys, lastUsed, mintKey, tokenFormat, defaultRateLimitRpm } = options
 
   /** Uses that are not yet in Postgres when the key is read count: this very request is one. To be called before the reading. */
   const overlay = () => {
@@ -61,8 +55,8 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
       requireLabel(name)
       const { userId } = request.caller!
       const wanted = { userId, name, rateLimitRpm: rate_limit_rpm, expiresAt: expires_at }
-      const { token, key } = newKey(wanted, { tokenPrefix, hashSecret })
-      const created = await keys.create(key, actorOf(request, tokenPrefix))
+      const { token, key } = mintKey(wanted)
+      const created = await keys.create(key, actorOf(request, tokenFormat))
       if (!created.ok) {
         if (created.reason === 'caller_unusable') throw await refused(created, request, reply)
         throw created.reason === 'expires_in_past'
@@ -78,7 +72,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
 
   /** A name is kept, listed and audited: no place for a secret that exists once. */
   function requireLabel(name = '') {
-    if (!holdsToken(name, tokenPrefix)) return
+    if (!tokenFormat.isIn(name)) return
     throw new ApiError('invalid_parameter', {
       param: 'name',
       message: '`name` holds an API key.',
@@ -132,7 +126,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
       }
       const { id } = request.params
       const shown = overlay()
-      const changed = await keys.change(id, request.caller!.userId, change, actorOf(request, tokenPrefix))
+      const changed = await keys.change(id, request.caller!.userId, change, actorOf(request, tokenFormat))
       if (!changed.ok) {
         if (changed.reason === 'caller_unusable') throw await refused(changed, request, reply)
         if (changed.reason === 'expires_in_past') throw expiresInPast(changed)
@@ -146,7 +140,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     '/v1/keys/:id',
     { schema: { params: KeyParams, response: { 200: Key, ...errors } }, onRequest: ignoreBody },
     async (request, reply) => {
-      const actor = actorOf(request, tokenPrefix)
+      const actor = actorOf(request, tokenFormat)
       const shown = overlay()
       const revoked = await keys.revoke(request.params.id, request.caller!.userId, actor)
       if (!revoked.ok) throw revoked.reason === 'absent' ? notFound() : await refused(revoked, request, reply)

@@ -1,0 +1,170 @@
+/**
+ * HTTP/1.1 as RFC 9112 wants it, where Node is more lenient: one Host, one way to tell where a body ends, requests of one
+ * connection answered one after the other. What the parser refuses gets the envelope too.
+ *
+ * Register it right after `errors`: its hook must run before any that reads the request.
+ */
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import fp from 'fastify-plugin'
+import type { ErrorCode } from '../schemas/error.ts'
+import { ApiError } from './api-error.ts'
+
+export interface HttpFramingOptions {
+  /** A new id for a request that the parser refused; the same maker as Fastify's `genReqId`. */
+  newRequestId: () => string
+}
+
+/** Node's parser codes → ours; everything else it refuses is a bad request. */
+const parserCodes: Record<string, ErrorCode> = {
+  HPE_HEADER_OVERFLOW: 'headers_too_large',
+  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+}
+
+/** Timed-out connections closed in one turn of the event loop. Thousands may time out at once, and other requests are waiting. */
+const timedOutPerTurn = 16
+
+/** The response to the request that came last on a connection. */
+const latest = Symbol('latest response')
+type Connection = Socket & { [latest]?: ServerResponse }
+
+export default fp<HttpFramingOptions>(
+  async (app, { newRequestId }) => {
+    app.addHook('onRequest', (request, reply, done) => {
+      const socket: Connection = request.raw.socket
+      if (socket.writableEnded) return // an earlier response was the connection's last
+      socket[latest] = reply.raw
+      if (reply.raw.socket !== null) return checkFraming(request, reply, done)
+      afterEarlierResponses(request, reply, () => checkFraming(request, reply, done))
+    })
+
+    // Node itself would answer a request without Host, with an empty body. It would also hide the headers behind the 1000th,
+    // among them perhaps a second Host or Authorization. Their total size is bounded anyway.
+    Object.assign(app.server, { requireHostHeader: false, maxHeadersCount: 0 })
+    app.server.removeAllListeners('clientError')
+    const refused = new WeakSet<Socket>()
+    const timedOut: Connection[] = []
+    app.server.on('clientError', (error: NodeJS.ErrnoException, socket: Connection) => {
+      // The parser reports the same fault again for each further chunk.
+      if (refused.has(socket) && error.code !== 'ECONNRESET') return
+      refused.add(socket)
+      if (error.code !== 'ERR_HTTP_REQUEST_TIMEOUT' || responseDue(socket)) return refuse(error, socket)
+      if (timedOut.push(socket) === 1) setImmediate(refuseTimedOut, error)
+    })
+    function refuseTimedOut(error: Error) {
+      for (const socket of timedOut.splice(0, timedOutPerTurn)) {
+        // Its headers arrived after all.
+        if (responseDue(socket)) refused.delete(socket)
+        else refuse(error, socket)
+      }
+      if (timedOut.length > 0) setImmediate(refuseTimedOut, error)
+    }
+    // This is no proxy (RFC 9110, 9.3.6). Node would just close the connection.
+    app.server.on('connect', (_request, socket: Socket) => refuse(new Error('CONNECT'), socket))
+    // A server may ignore an Expect other than 100-continue (RFC 9110, 10.1.1). Node's own 417 would bypass every hook.
+    app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response))
+
+    /**
+     * Answers what the parser refused, which no handler sees. The answer follows those still due on the connection, or the
+     * client would take it for one of them. If a body broke off, its own request has a handler and answers: it gets the error
+     * when it reads the body.
+     */
+    function refuse(error: NodeJS.ErrnoException, socket: Connection) {
+      if (error.code === 'ECONNRESET' || !socket.writable) return socket.destroy()
+      const code = parserCodes[error.code ?? ''] ?? 'bad_request'
+      const brokenBody = socket[latest]?.req.complete === false ? socket[latest].req : null
+      const finish = () => (brokenBody || !socket.writable ? socket.destroy() : answer(socket, code, error))
+      const due = responseDue(socket)
+      if (due === null) return finish()
+      if (brokenBody) failBody(brokenBody, code, error)
+      due.once('close', finish)
+    }
+
+    function answer(socket: Socket, code: ErrorCode, cause: Error) {
+      const error = new ApiError(code, { cause })
+      const requestId = newRequestId()
+      const body = app.renderError(error, null, requestId)
+      socket.end(
+        `HTTP/1.1 ${error.statusCode} ${STATUS_CODES[error.statusCode]}\r\n` +
+          `x-request-id: ${requestId}\r\nx-content-type-options: nosniff\r\ncontent-type: application/json; charset=utf-8\r\n` +
+          `content-length: ${Buffer.byteLength(body)}\r\ndate: ${new Date().toUTCString()}\r\nconnection: close\r\n\r\n${body}`,
+      )
+      socket.destroySoon()
+    }
+  },
+  { name: 'http-framing', dependencies: ['errors'] },
+)
+
+/** The last response still due on a connection, or null. */
+export function responseDue(socket: Connection): ServerResponse | null {
+  const response = socket[latest]
+  return response === undefined || response.writableFinished ? null : response
+}
+
+/**
+ * Requests of one connection run one after the other, and none after the response that ends it (RFC 9112, 9.3.2 and 9.6). Node
+ * hands over all that have arrived; a response gets its socket when those before it are sent, and never after the last one.
+ */
+function afterEarlierResponses({ raw }: FastifyRequest, reply: FastifyReply, run: () => void) {
+  // Stop reading meanwhile, or the requests behind would queue up without bound.
+  raw.socket.pause()
+  reply.raw.once('socket', () => {
+    raw.socket.resume()
+    run()
+  })
+}
+
+/**
+ * Rejects a request with an ambiguous host or an ambiguous end; Node accepts these. Reads the raw list, because Node builds its
+ * object of headers only for a request that is asked for it.
+ */
+function checkFraming({ raw }: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) {
+  const { rawHeaders, httpVersion } = raw
+  let hosts = 0
+  let upgrades = false
+  let framed = true
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const { length } = rawHeaders[i]!
+    if (length !== 4 && length !== 7 && length !== 17) continue
+    const name = rawHeaders[i]!.toLowerCase()
+    if (name === 'host') hosts++
+    else if (name === 'upgrade') upgrades = true
+    // RFC 9112, 6.1: we know no other coding, and HTTP/1.0 has none.
+    else if (name === 'transfer-encoding')
+      framed &&= httpVersion === '1.1' && rawHeaders[i + 1]!.toLowerCase() === 'chunked'
+  }
+  // After a request that offers an upgrade, Node drops the rest of the chunk and would go on reading inside another request.
+  if (upgrades) reply.header('connection', 'close')
+  if (httpVersion !== '1.1' && httpVersion !== '1.0') {
+    return reject('The version is neither HTTP/1.1 nor HTTP/1.0.')
+  }
+  // RFC 9112, 3.2: a request without Host, or with two, is a 400. Node only looks for the first case.
+  if (hosts !== 1 && (hosts > 0 || httpVersion === '1.1')) {
+    return reject('An HTTP/1.1 request needs exactly one Host header.')
+  }
+  if (!framed) return reject('The only Transfer-Encoding is chunked, and only in HTTP/1.1.')
+  done()
+
+  function reject(message: string) {
+    reply.header('connection', 'close')
+    done(new ApiError('bad_request', { message }))
+  }
+}
+
+/** Passes the error to the reader of the body, now or once there is one. */
+function failBody(request: IncomingMessage, code: ErrorCode, cause: Error) {
+  const error = new ApiError(code, { cause })
+  if (request.listenerCount('error') > 0) {
+    request.emit('error', error)
+    return
+  }
+  request.on('newListener', function give(event) {
+    if (event !== 'error') return
+    request.off('newListener', give)
+    process.nextTick(() => {
+      // The reader may have stopped again: an error that nobody listens to ends the process.
+      if (request.listenerCount('error') > 0) request.emit('error', error)
+    })
+  })
+}

@@ -1,0 +1,87 @@
+/** The database: the one of DATABASE_URL or an embedded one, reachable and migrated. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Config } from '../config.ts'
+import { openEmbeddedPostgres } from '../embedded/postgres.ts'
+import { NoConnection } from '../postgres/dial.ts'
+import { type Migration, migrate } from '../postgres/migrate.ts'
+import { isServersFault } from '../postgres/pool.ts'
+import type { OpenOptions } from './options.ts'
+
+export interface Database {
+  url: string
+  ssl: Config['pgSsl']
+  /** Set if the database is embedded: resolves with a reason if it stops by itself. */
+  embedded: { exited: Promise<string> } | null
+  applied: Migration[]
+  close(): Promise<void>
+}
+
+/** How long `serve` waits for a database that starts together with it. */
+const databaseWaitMs = 30_000
+/** To connect to the database and learn which migrations it has. */
+const databaseAnswerMs = 5000
+const databaseRetryMs = 500
+
+export async function openDatabase(config: Config, options: OpenOptions): Promise<Database> {
+  if (config.databaseUrl !== null) {
+    const server = { url: config.databaseUrl, ssl: config.pgSsl, name: 'the Postgres of DATABASE_URL' }
+    const applied = await migrateWhenReady(server, options)
+    return { ...server, embedded: null, applied, close: async () => {} }
+  }
+  const embedded = await openEmbeddedPostgres({
+    dataDir: config.dataDir,
+    role: options.role,
+    mustExist: options.role === 'command' && !options.createsDatabase,
+    onProgress: options.onProgress ?? (() => {}),
+  })
+  const close = () => embedded.stop()
+  try {
+    // It listens on loopback; PGSSLMODE is not meant for it.
+    const server = { url: embedded.url, ssl: {}, name: 'the embedded Postgres' }
+    const applied = await migrateWhenReady(server, options)
+    return { ...server, embedded, applied, close }
+  } catch (error) {
+    await close().catch(() => {})
+    throw error
+  }
+}
+
+interface Server {
+  url: string
+  ssl: Config['pgSsl']
+  /** For error messages: the URL may hold a password. */
+  name: string
+}
+
+/** `serve` waits for a database that is still starting. A command fails at once: its user would rather know. */
+async function migrateWhenReady(
+  { url, ssl, name }: Server,
+  { role, onProgress, signal }: OpenOptions,
+): Promise<Migration[]> {
+  const untilMs = performance.now() + (role === 'serve' ? databaseWaitMs : 0)
+  let timeoutMs = databaseAnswerMs
+  for (let announced = false; ; announced = true) {
+    try {
+      return await migrate(url, { ssl, timeoutMs, signal })
+    } catch (error) {
+      const leftMs = untilMs - performance.now() - databaseRetryMs
+      if (!isServersFault(error) || leftMs <= 0 || isFinal(error)) throw withoutAddress(error, name)
+      const { message, code } = error as { message: string; code?: string }
+      if (!announced) onProgress?.(`Waiting for Postgres: ${message || code}`)
+      timeoutMs = Math.min(databaseAnswerMs, leftMs)
+      await sleep(databaseRetryMs, undefined, signal && { signal })
+    }
+  }
+}
+
+/** Waiting does not help: no usable Postgres, or a wrong password or database name (SQLSTATE classes 28 and 3D). */
+const isFinal = (error: unknown) =>
+  error instanceof NoConnection ? error.isFinal : /^(28|3D)/.test(String((error as { code?: unknown }).code))
+
+/** Keeps the server's message and drops its address, user and statement. */
+function withoutAddress(error: unknown, name: string): Error {
+  const { code, message } = error as { code?: unknown; message?: string }
+  if (typeof code !== 'string') return error as Error
+  const isPlain = error instanceof NoConnection || /^[0-9A-Z]{5}$/.test(code)
+  return new Error(`${name}: ${isPlain ? message : `cannot be reached (${code})`}`, { cause: error })
+}

@@ -1,0 +1,44 @@
+/** The secrets under which keys are stored: from the configuration, or made for an embedded database. */
+import { join } from 'node:path'
+import type { Config } from '../config.ts'
+import { readOrCreateHashSecret } from '../embedded/hash-secret.ts'
+import { hasKeys, hasOnlyKeysOfOtherSecrets } from '../postgres/hash-secrets.ts'
+import { createPool } from '../postgres/pool.ts'
+import { type KeyHasher, keyHasher } from '../rules/key-hasher.ts'
+import type { Database } from './database.ts'
+import type { OpenOptions } from './options.ts'
+
+/** Checking the secret scans all keys: 0.2 s for a million. */
+const timeoutMs = 30_000
+
+/**
+ * Rejects a secret that fits none of the existing keys where new ones may be minted. It is almost certainly the wrong one,
+ * and new keys would hide that.
+ */
+export async function openHasher(
+  config: Config,
+  { url, ssl }: Database,
+  { role, mintsKeys }: OpenOptions,
+): Promise<KeyHasher> {
+  const { dataDir, hashSecretPrevious, acceptNewHashSecret } = config
+  const pool = createPool({ url, ssl, purpose: 'hash secret', max: 1, timeoutMs })
+  try {
+    const secret = config.hashSecret ?? (await readOrCreateHashSecret(dataDir, () => pool.run(hasKeys)))
+    const hasher = keyHasher(secret, hashSecretPrevious)
+    const ids = [hasher.secretId, hasher.previousSecretId].filter((id) => id !== null)
+    const mayMint = role === 'serve' || mintsKeys
+    if (mayMint && !acceptNewHashSecret && (await pool.run((sql) => hasOnlyKeysOfOtherSecrets(sql, ids))))
+      throw wrongSecret(config)
+    return hasher
+  } finally {
+    await pool.close()
+  }
+}
+
+function wrongSecret({ hashSecret, hashSecretPrevious, dataDir }: Config): Error {
+  const secret = hashSecret === null ? `the secret in ${join(dataDir, 'hash-secret')}` : 'HASH_SECRET'
+  const secrets = hashSecretPrevious === null ? secret : `${secret} or HASH_SECRET_PREVIOUS`
+  return new Error(
+    `none of the usable keys in the database was made under ${secrets}: set HASH_SECRET to the secret they were made under, or set ACCEPT_NEW_HASH_SECRET=1 to give them all up`,
+  )
+}
