@@ -99,7 +99,7 @@ export default fp<HttpFramingOptions>(
 /** The last response still due on a connection, or null. */
 export function responseDue(socket: Connection): ServerResponse | null {
   const response = socket[latest]
-  return response === undefined || response.writableFinished ? null : response
+  return response === undefined || response.closed ? null : response
 }
 
 /**

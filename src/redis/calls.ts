@@ -1,0 +1,90 @@
+/**
+ * Gathers hits into calls: all that arrive in one turn of the event loop go to Redis as one call (in a cluster one for each
+ * API key, which the client sends together). While as many turns as allowed are in flight, hits gather into fewer, larger calls.
+ */
+import type { OnCounted } from '../stores.ts'
+import { createHits, type Hits } from './hits.ts'
+
+/** Sends one call, and calls `answered` once each of its hits has been answered. */
+export type Send = (hits: Hits, answered: () => void) => void
+
+export interface Calls {
+  /** From now on calls are sent with this. Hits added before wait. */
+  start(send: Send): void
+  /** False when full: the hit was not added. */
+  add(keyId: string, onCounted: OnCounted): boolean
+  /** Takes out the hits that are not sent yet. */
+  take(): Hits[]
+}
+
+/** Distinct keys in one call; Lua's `unpack` takes at most about 8,000. */
+const callKeysMax = 1000
+const turnsInFlightMax = 2
+/** Hits waiting for an answer, about 100 bytes each. One more is shed. */
+const waitingMax = 50_000
+
+/** `groupOf`: which hits may share a call, those of keys with the same group. */
+export function createCalls(groupOf: (keyId: string) => string): Calls {
+  let send: Send | null = null
+  /** Calls being filled, by group, and those that have no room left. */
+  let gathered = new Map<string, Hits>()
+  let full: Hits[] = []
+  let waiting = 0
+  let turnsInFlight = 0
+  let scheduled = false
+
+  function schedule() {
+    if (scheduled || gathered.size === 0 || turnsInFlight >= turnsInFlightMax || send === null) return
+    scheduled = true
+    setImmediate(flush, send)
+  }
+
+  function flush(send: Send) {
+    scheduled = false
+    if (gathered.size === 0) return
+    const calls = gatheredCalls()
+    turnsInFlight++
+    let unanswered = calls.length
+    for (const hits of calls) {
+      send(hits, () => {
+        waiting -= hits.size()
+        if (--unanswered > 0) return
+        turnsInFlight--
+        schedule()
+      })
+    }
+  }
+
+  function gatheredCalls(): Hits[] {
+    const calls = [...full, ...gathered.values()]
+    full = []
+    gathered = new Map()
+    return calls
+  }
+
+  return {
+    start(given) {
+      send = given
+      schedule()
+    },
+    add(keyId, onCounted) {
+      if (waiting >= waitingMax) return false
+      waiting++
+      const group = groupOf(keyId)
+      let hits = gathered.get(group)
+      if (hits === undefined || hits.keyIds.length >= callKeysMax) {
+        if (hits !== undefined) full.push(hits)
+        hits = createHits()
+        gathered.set(group, hits)
+      }
+      hits.add(keyId, onCounted)
+      schedule()
+      return true
+    },
+    take() {
+      const calls = gatheredCalls()
+      for (const hits of calls) waiting -= hits.size()
+      return calls
+    },
+  }
+}
