@@ -1,13 +1,13 @@
-/** The one way to say that a request failed. Everything a client sees of it comes from the error table. */
+/** The one way to fail a request. Everything the client sees comes from the error table. */
 import { type ErrorCode, type ErrorRow, errorTable } from '../schemas/error.ts'
 
 export interface ApiErrorDetails {
-  /** Dotted path of the field meant; "" (default) where none is. */
+  /** Dotted path of the field at fault; "" (default) if there is none. */
   param?: string
   message?: string
   suggestion?: string
   headers?: Record<string, string>
-  /** What went wrong underneath: for the log, never for the client. */
+  /** The underlying error: for the log, never for the client. */
   cause?: unknown
 }
 
@@ -20,7 +20,7 @@ export class ApiError extends Error {
 
   constructor(code: ErrorCode, details: ApiErrorDetails = {}) {
     const row: ErrorRow = errorTable[code]
-    // An expected answer has no use for a stack trace, and a flood of refusals would pay for one each.
+    // Only an unexpected error needs a stack trace. Each refusal of a flood would pay for one.
     const stackTraceLimit = Error.stackTraceLimit
     if (row.status !== 500) Error.stackTraceLimit = 0
     super(details.message ?? row.message, { cause: details.cause })
@@ -33,14 +33,14 @@ export class ApiError extends Error {
   }
 }
 
-/** The uniform 404: the same for an absent, a mistyped and a stranger's id (spec section 7.2). */
+/** The uniform 404: the same for an unknown id, a malformed one and someone else's (spec section 7.2). */
 export const notFound = (param: 'id' | 'starting_after' = 'id') => new ApiError('not_found', { param })
 
-/** What cannot be decided now is a 503 that says when to come back; never a 401. */
+/** A request that cannot be decided now gets a 503 that says when to retry; never a 401. */
 export const unavailable = (cause?: unknown, retryAfterS = 1) =>
   new ApiError('service_unavailable', { headers: { 'retry-after': String(retryAfterS) }, cause })
 
-/** The envelope as bytes: the same renderer for a handler's error, a hook's and the parser's. */
+/** The envelope as JSON text: the one renderer for errors of handlers, hooks and the HTTP parser. */
 export function renderEnvelope(error: ApiError, requestId: string, docsBase: string): string {
   return JSON.stringify({
     error: {

@@ -1,15 +1,15 @@
 /**
- * Lets a request pass only with a usable API key (spec section 5). Knows how a key is presented, not how one is
- * looked up: that is `verify`. Every refusal is the same 401, sent once `record` has kept the reason.
+ * Lets a request pass only with a usable API key (spec section 5). It knows how a key is presented; `verify` knows how to
+ * look one up. Every refusal is the same 401, sent once `record` has stored the reason.
  *
- * Runs in onRequest: before the body is read and for unknown routes too, so that nobody without a key learns more.
+ * Runs in onRequest: before the body is read, and for unknown routes too, so that nobody without a key learns more.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import type { RefusalReason } from '../schemas/refusal.ts'
 import { ApiError, unavailable } from './api-error.ts'
 
-/** Who sends the request. A host application may add members of its own. */
+/** Who sent the request. A host application may add members of its own. */
 export interface Caller {
   readonly id: string
   readonly userId: string
@@ -22,25 +22,25 @@ export interface Caller {
 export interface Denied {
   readonly ok: false
   readonly reason: RefusalReason
-  /** The key and its owner where the token is a known one. */
+  /** The key and its owner, if the token is known. */
   readonly keyId?: string
   readonly userId?: string
 }
 export type Verdict<C extends Caller = Caller> = { readonly ok: true; readonly caller: C } | Denied
 
-/** `C`: what the host application knows of a caller. */
+/** `C`: what the host application knows about a caller. */
 export interface AuthenticateOptions<C extends Caller = Caller> {
   /** The token's fixed beginning, without the underscore. */
   tokenPrefix: string
   /** What the 401 names in WWW-Authenticate (RFC 9110, 11.6.1). */
   realm?: string
   /**
-   * Whose token is this? A callback and not a promise: with the answer at hand it is called at once, and a request
-   * from a cached key allocates nothing. An error means that it cannot be decided, and is answered 503.
+   * Whose token is this? A callback and not a promise, so that a request with a cached key allocates nothing: it may be
+   * called at once. An error means that nobody can tell now; the response is a 503.
    */
   verify: (token: string, done: (error: Error | null, verdict?: Verdict<C>) => void) => void
-  /** Keeps the reason. The 401 leaves when it resolves; if it rejects, the answer is that ApiError, else a 503. */
-  record: (refused: Denied, request: FastifyRequest) => Promise<void>
+  /** Stores the reason. The 401 is sent when it resolves. If it rejects, the response is that ApiError, or else a 503. */
+  record: (denied: Denied, request: FastifyRequest) => Promise<void>
 }
 
 declare module 'fastify' {
@@ -48,30 +48,30 @@ declare module 'fastify' {
     caller: Caller | null
   }
   interface FastifyInstance {
-    /** Refuses a request whose key turned out to be unusable after all: keeps the reason, then gives the 401. */
-    unauthorized: (refused: Denied, request: FastifyRequest, reply: FastifyReply) => Promise<ApiError>
+    /** Denies a request whose key turned out to be unusable: stores the reason, then resolves with the 401. */
+    unauthorized: (denied: Denied, request: FastifyRequest, reply: FastifyReply) => Promise<ApiError>
   }
 }
 
 export default fp<AuthenticateOptions>(
   async (app, { tokenPrefix, realm = 'latchkey', verify, record }) => {
-    const begin = `${tokenPrefix}_`
+    const start = `${tokenPrefix}_`
 
     async function unauthorized(
-      refused: Denied,
+      denied: Denied,
       request: FastifyRequest,
       reply: FastifyReply,
     ): Promise<ApiError> {
       request.caller = null
       for (const name of rateHeaders) reply.removeHeader(name)
       try {
-        await record(refused, request)
+        await record(denied, request)
       } catch (cause) {
         return cause instanceof ApiError ? cause : unavailable(cause)
       }
       return new ApiError('unauthorized', {
         param: 'authorization',
-        suggestion: `Send \`Authorization: Bearer ${begin}...\` and check that the key is active.`,
+        suggestion: `Send \`Authorization: Bearer ${start}...\` and check that the key is active.`,
         headers: { 'www-authenticate': `Bearer realm="${realm}"` },
       })
     }
@@ -79,11 +79,11 @@ export default fp<AuthenticateOptions>(
     app.decorateRequest('caller', null)
     app.decorate('unauthorized', unauthorized)
     app.addHook('onRequest', (request, reply, done) => {
-      // A shared cache must not give one caller's answer to another, nor a 401 to the next one.
+      // A shared cache must not give one caller's response to another.
       reply.header('cache-control', 'no-store')
       const presented = presentedToken(request)
       if (typeof presented !== 'string') return void unauthorized(presented, request, reply).then(done)
-      if (!presented.startsWith(begin)) return void unauthorized(wrongPrefix, request, reply).then(done)
+      if (!presented.startsWith(start)) return void unauthorized(wrongPrefix, request, reply).then(done)
       verify(presented, (error, verdict) => {
         if (error !== null || verdict === undefined) return done(unavailable(error))
         if (!verdict.ok) return void unauthorized(verdict, request, reply).then(done)
@@ -95,7 +95,7 @@ export default fp<AuthenticateOptions>(
   { name: 'authenticate', dependencies: ['errors'] },
 )
 
-/** Never on a 401 (they would tell a known key from an unknown one). */
+/** Never on a 401: they would distinguish a known key from an unknown one. */
 const rateHeaders = ['x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset', 'retry-after']
 
 const missingHeader: Denied = { ok: false, reason: 'missing_header' }

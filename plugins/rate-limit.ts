@@ -1,6 +1,6 @@
 /**
- * Counts each authenticated request against its key's minute and refuses those over the limit (spec section 8).
- * Knows the rule and the headers, not where the count is kept: that is `hit`.
+ * Counts each authenticated request in its key's minute and refuses those over the limit (spec section 8). It knows the rule
+ * and the headers; `hit` knows where to count.
  */
 import fp from 'fastify-plugin'
 import { ApiError, unavailable } from './api-error.ts'
@@ -8,7 +8,7 @@ import type { Caller, Denied } from './authenticate.ts'
 
 export interface Counted<C extends Caller = Caller> {
   readonly ok: true
-  /** The caller as of this count: newer than the one authenticated where the key was changed meanwhile. */
+  /** The caller as of this count, which is newer than the one authenticated if the key has changed since. */
   readonly caller: C
   /** This request's number in the minute, from 1. */
   readonly count: number
@@ -20,10 +20,10 @@ export interface Counted<C extends Caller = Caller> {
 
 export interface RateLimitOptions<C extends Caller = Caller> {
   /**
-   * Counts one request of the caller. The count may find that the key has become unusable: then the request is
-   * refused after all. An error means that it cannot be decided, and is answered 503.
+   * Counts one request of the caller. If the count shows that the key has become unusable, the request is denied. An error
+   * means that nobody can tell now; the response is a 503.
    *
-   * A method, because TypeScript then accepts one that takes the host's own `C`: the caller is always one that `verify` gave.
+   * A method, so that TypeScript accepts one that takes the host's own `C`: the caller always comes from `verify`.
    */
   hit(caller: C, done: (error: Error | null, counted?: Counted<C> | Denied) => void): void
 }

@@ -8,9 +8,9 @@ export interface Config {
   port: number
   opsHost: string
   opsPort: number
-  /** Empty: none is needed on this machine, and nothing is let in from elsewhere. */
+  /** Empty: requests from this machine need none, and others are refused. */
   opsTokens: readonly { name: string; token: string }[]
-  /** null: the metrics are open. */
+  /** null: anyone may read the metrics. */
   metricsToken: string | null
   /** null: an embedded Postgres in `dataDir`. */
   databaseUrl: string | null
@@ -25,7 +25,7 @@ export interface Config {
   /** Start although none of the existing keys was made under the secrets given. */
   acceptNewHashSecret: boolean
   dataDir: string
-  /** null: localhost at the port that is bound. */
+  /** null: localhost and the bound port. */
   baseUrl: string | null
   logLevel: string
   /** Proxies in front: how many, or their addresses. */
@@ -34,21 +34,21 @@ export interface Config {
   keyCacheSeconds: number
   maxKeysPerUser: number
   defaultRateLimitRpm: number
-  /** At SIGTERM: how long a load balancer has to notice before the listener closes. */
+  /** How long the listener stays open after SIGTERM, so that a load balancer notices. */
   drainSeconds: number
-  /** How long refusals are kept; changes of keys and users are kept until deleted by hand. */
+  /** How long refusals are stored. Changes of keys and users are stored until deleted by hand. */
   auditRetentionDays: number
   /** Refusals recorded for one client address in a minute; beyond it nothing is written and the answer is a 503. */
   refusalsPerAddressRpm: number
-  /** Whether `npm start` is our parent: a signal to it ends its shell, and not us. */
+  /** Whether `npm start` is our parent: npm passes a signal to its shell, not to us. */
   startedByNpm: boolean
 }
 
-/** Names the wrong variables and says why, but never a value: it may be a secret in the wrong place. */
+/** Names the wrong variables and says why. Never a value: it may be a secret in the wrong place. */
 export class ConfigError extends Error {}
 
 const hashSecretMinLength = 32
-/** What fits behind `Bearer ` in a header. */
+/** What may follow `Bearer ` in a header. */
 const bearerToken = /^[\x21-\x7e]{16,}$/
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']
 
@@ -57,7 +57,7 @@ type Env = Record<string, string | undefined>
 export function readConfig(env: Env = process.env): Readonly<Config> {
   const faults: string[] = []
 
-  /** An empty variable is an unset one: what compose files and CI write for "not given". */
+  /** An empty variable counts as unset: compose files and CI pass it for "not given". */
   function read<T>(name: string, fallback: T, rule: string, parse: (text: string) => T | undefined): T {
     const text = env[name]?.trim()
     if (text === undefined || text === '') return fallback
@@ -124,7 +124,7 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
     trustProxy: read<number | readonly string[] | false>(
       'TRUST_PROXY',
       false,
-      // `true` would trust whatever the client itself wrote leftmost.
+      // `true` would trust whatever the client wrote leftmost.
       'false, the number of proxies in front (1 to 100), or their addresses or CIDR blocks separated by commas',
       parseTrustProxy,
     ),
@@ -179,7 +179,7 @@ function parsePostgresUrl(text: string): string | undefined {
   return namesHost ? whole : undefined
 }
 
-/** A token without a name is that of `operator`. Neither a name nor a token may be there twice: one would stand for two people. */
+/** A token without a name belongs to `operator`. Names and tokens must differ, or one would stand for two people. */
 function parseOpsTokens(text: string): { name: string; token: string }[] | undefined {
   const pairs = text.split(',').map((entry) => {
     const [, name = 'operator', token = ''] = /^(?:([^:]*):)?(.*)$/s.exec(entry.trim())!

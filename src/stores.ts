@@ -1,6 +1,6 @@
 /**
- * What the service needs of its data servers, in its own words. Adapters, named by technology, are in
- * postgres/, redis/ and memory/; only wiring.ts knows which is in use.
+ * What the service needs from its data servers, in its own terms. The adapters, named by technology, are in postgres/, redis/
+ * and memory/; only wiring/ knows which are in use.
  */
 import type { Key, KeyState } from '../schemas/key.ts'
 import type { RefusalReason } from '../schemas/refusal.ts'
@@ -11,7 +11,7 @@ export class Unavailable extends Error {
   readonly statusCode = 503
 }
 
-/** One of our own queues is full, rather than a server behind us. */
+/** One of our own queues is full; the servers may be fine. */
 export class Overloaded extends Unavailable {}
 
 /** A key's version after a change. */
@@ -45,7 +45,7 @@ export const outageCauses = [
 
 export interface Outage {
   cause: (typeof outageCauses)[number]
-  /** In the words of the server or the system. Holds no credential. */
+  /** The server's or the system's message. Contains no credential. */
   reason: string
 }
 
@@ -53,29 +53,29 @@ export interface Outage {
 export interface CountReply {
   /** The counting server's clock, Unix milliseconds. */
   readonly nowMs: number
-  /** This process's monotonic clock at the answer, milliseconds (performance.now). */
+  /** This process's monotonic clock at the reply, milliseconds (performance.now). */
   readonly monoMs: number
-  /** Whether the versions come from the shared store. If not, nothing confirms a cached key. */
+  /** Whether the versions come from the shared store. If not, nothing confirms cached keys. */
   readonly shared: boolean
 }
 
 /**
- * `count`: this hit's own in the minute, from 1; below 1 if there was no room to count it. `version`: the key's; 0 if none is
- * known, below 0 if unreadable.
+ * `count`: this hit's number in the minute, from 1; below 1 if there was no room to count it. `version`: the key's; 0 if none
+ * is known, below 0 if it is unreadable.
  */
-export type OnCounted = (count: number, version: number, turn: CountReply) => void
+export type OnCounted = (count: number, version: number, reply: CountReply) => void
 
 export interface Counter {
   /** Adds one hit to the key's current minute. False when full: nothing was counted and nobody is called. */
   hit(keyId: string, onCounted: OnCounted): boolean
   /**
-   * Publishes that keys have changed. Resolves true once every instance will see it, false if that could not be
-   * confirmed (and never can be in `memory` mode); never rejects. A version is never lowered.
+   * Publishes that keys have changed. Resolves true once every instance will see it, false if nothing confirms that (in
+   * `memory` mode nothing can). Never rejects, and never lowers a version.
    */
   raise(versions: KeyVersion[]): Promise<boolean>
   /**
-   * shared: one count for all instances; local: the shared store is down or some part of it is, and this instance counts in its
-   * place; memory: there is none.
+   * shared: one count for all instances. local: the shared store, or part of it, is down, and this instance counts in its
+   * place. memory: there is no shared store.
    */
   readonly mode: 'shared' | 'local' | 'memory'
   /** Why the mode is local, one for each server that does not count. */
@@ -99,7 +99,7 @@ export interface StoredKey {
   lastUsedAt: number | null
 }
 
-/** What authentication reads of a key, and the database's clock at that reading (Unix seconds). */
+/** What authentication reads about a key. `nowS` is the database's clock at that moment, Unix seconds. */
 export interface KeyCredential {
   hash: string
   id: string
@@ -114,14 +114,14 @@ export interface KeyCredential {
   nowS: number
 }
 
-/** A key that is to be found by another hash from now on; both in hex. */
+/** A key that moves to another hash; both in hex. */
 export interface Rehash {
   id: string
   from: string
   to: string
 }
 
-/** Who changes something, for the audit log. Values from outside are already free of secrets. */
+/** Who changes something, for the audit log. Secrets are already removed. */
 export interface Actor {
   requestId: string
   keyId: string | null
@@ -139,11 +139,11 @@ export type ExpiresInPast = { ok: false; reason: 'expires_in_past'; nowS: number
 
 export type KeyChange = { name?: string; rateLimitRpm?: number; expiresAt?: number | null }
 
-/** What `change` and `revoke` change holds on every instance when they resolve. */
+/** When `change` or `revoke` resolves, every instance sees the change. */
 export interface KeyStore {
-  /** By hex HMAC; absent ones are not in the answer. One statement however many. */
+  /** By hex HMAC; unknown ones are left out. One statement for all. */
   findByHash(hashes: string[]): Promise<KeyCredential[]>
-  /** Makes a key if the caller's own (unless made by the operator) is usable and the user has room for one more. */
+  /** Creates a key if the user has room for one more and the caller's own key is usable (an operator needs none). */
   create(
     key: NewKey,
     actor: Actor,
@@ -170,17 +170,17 @@ export interface KeyStore {
     | ExpiresInPast
     | CallerUnusable
   >
-  /** Idempotent: a revoked key keeps its moment. `userId` null: the operator, for any user. */
+  /** Idempotent: `revokedAt` stays as it was. `userId` null: an operator, for any user's key. */
   revoke(
     id: string,
     userId: string | null,
     actor: Actor,
   ): Promise<{ ok: true; key: StoredKey } | { ok: false; reason: 'absent' } | CallerUnusable>
-  /** Last uses as Unix seconds; an earlier one than stored changes nothing. */
+  /** Stores last uses, Unix seconds. One that is earlier than the stored one changes nothing. */
   touch(uses: Map<string, number>): Promise<void>
-  /** Keeps keys under another hash, made under the secret of that id. Changes nothing where `from` is not the hash any more. */
+  /** Stores keys under another hash, made with the secret of that id. Skips a key whose hash is no longer `from`. */
   rehash(hashes: Rehash[], hashSecretId: string): Promise<void>
-  /** How many usable keys are hashed under each secret, by its id. */
+  /** How many usable keys are stored under each secret, by its id. */
   countBySecret(): Promise<Map<string, number>>
 }
 
@@ -208,7 +208,7 @@ export type AuditEvent =
   | 'user.created'
   | 'user.deleted'
 
-/** One refusal to be kept. Everything from outside is bounded and free of secrets. */
+/** One refusal to record. Everything from outside is bounded and free of secrets. */
 export interface RefusalRecord extends Actor {
   reason: RefusalReason
   userId: string | null
@@ -244,7 +244,7 @@ export interface AuditLog {
   }): Promise<AuditEntry[]>
 }
 
-/** The one way from a stored key to what crosses the wire. */
+/** The only conversion of a stored key to what crosses the wire. */
 export const keyBody = (key: StoredKey): Key => ({
   id: key.id,
   name: key.name,

@@ -1,9 +1,9 @@
 /**
- * Decides whose token it is and counts it: the functions behind the authenticate and rate-limit plugins.
+ * Finds the key of a token and counts the request: the functions behind the authenticate and rate-limit plugins.
  *
- * A key read from Postgres is cached, and trusted only as long as the counter confirms it: each count brings the key's
- * present version, so a change made anywhere is seen by the very next request, at no extra round trip. decide.ts says what to
- * do with a copy, key-reader.ts reads a new one.
+ * A key read from Postgres is cached, and trusted only while the counter confirms it. Each count returns the key's current
+ * version, so the very next request sees a change made anywhere, with no extra round trip. decide.ts says what to do with a
+ * cached key, key-reader.ts reads it again.
  */
 import type { AuthenticateOptions, Denied } from '../../plugins/authenticate.ts'
 import type { Counted, RateLimitOptions } from '../../plugins/rate-limit.ts'
@@ -17,12 +17,12 @@ export interface GateOptions
   extends Omit<KeyReaderOptions, 'onPostgres' | 'onShed'>,
     Pick<Trust, 'cacheTtlMs' | 'degradedCacheTtlMs'> {
   counter: Counter
-  /** Notes a use at the given Unix second; called at most once a second and key. */
+  /** Called for each use, at most once a second for each key, with the Unix second. */
   onUse: (keyId: string, atS: number) => void
   onShed?: (queue: 'lookups' | 'counter') => void
 }
 
-/** A request waits this long for a newer copy where the old one may serve: it may need time for Postgres itself afterwards. */
+/** How long a request waits for a newer copy where the old one may serve. It may need time for Postgres afterwards. */
 const goOnAfterMs = 300
 
 export interface Gate {
@@ -30,14 +30,14 @@ export interface Gate {
   hit: RateLimitOptions<CachedKey>['hit']
   /** Whether the last look-up failed. */
   readonly postgresDown: boolean
-  /** Trusts no copy read before now: the counter may have lost changes made meanwhile. */
+  /** Stops trusting every copy read before now: the counter may have lost changes made since. */
   invalidateBefore(): void
   drained(): Promise<void>
 }
 
 type Done = (error: Error | null, counted?: Counted<CachedKey> | Denied) => void
 
-/** A request that was counted: its number, and the key's version as the counter knows it. */
+/** A counted request, and the key's version as the counter knows it. */
 interface Hit {
   key: CachedKey
   count: number
@@ -47,7 +47,7 @@ interface Hit {
 
 export function createGate(options: GateOptions): Gate {
   const { counter, cache, cacheTtlMs, degradedCacheTtlMs, onUse, onShed } = options
-  // Plain fields: one getter among them makes a hit on a cached key take 90 ns instead of 40.
+  // Plain fields: with one getter among them, a hit on a cached key takes 90 ns instead of 40.
   const trust: Trust = { cacheTtlMs, degradedCacheTtlMs, invalidBeforeMs: 0, postgresDown: false }
   const reader = createKeyReader({
     ...options,
@@ -69,7 +69,7 @@ export function createGate(options: GateOptions): Gate {
   function readFirst({ key, count, version, nowMs }: Hit, done: Done, onFailure: (error: Error) => void) {
     reader.read(key.cacheName, key).then((found) => {
       if (!found.ok) return done(null, found)
-      // From a standby or a former primary: the change it lacks may be the revocation.
+      // Read from a standby or a former primary: the change that it lacks may be the revocation.
       if (found.key.version < version) return done(new Unavailable('Postgres is behind the counter'))
       done(null, admit(found.key, count, nowMs))
     }, onFailure)
@@ -88,7 +88,6 @@ export function createGate(options: GateOptions): Gate {
     readFirst(hit, answer, goOn)
   }
 
-  /** Not counted, for lack of room. */
   function shed(done: Done) {
     onShed?.('counter')
     done(new Unavailable('too many requests are waiting to be counted'))
@@ -105,10 +104,10 @@ export function createGate(options: GateOptions): Gate {
     },
 
     hit(key, done) {
-      const taken = counter.hit(key.id, (count, version, turn) => {
+      const taken = counter.hit(key.id, (count, version, reply) => {
         if (count < 1) return shed(done)
         const decision = decide(key, version, turn, trust)
-        const { nowMs } = turn
+        const { nowMs } = reply
         if (decision === 'read_first') return readFirst({ key, count, version, nowMs }, done, done)
         if (decision === 'read_or_go_on') return readOrGoOn({ key, count, version, nowMs }, done)
         if (decision === 'refresh_ahead') reader.refresh(key)

@@ -1,6 +1,6 @@
 /**
- * Reads keys from Postgres, in batches, and caches those that are usable. Unknown, revoked, expired and ownerless keys are
- * never cached, so all of them take the same path: one reading, one audit entry.
+ * Reads keys from Postgres, in batches, and caches those that are usable. Unknown, revoked and expired keys and those of a
+ * deleted owner are never cached, so all of them take the same path: one look-up, one audit entry.
  */
 import type { Denied } from '../../plugins/authenticate.ts'
 import type { KeyHasher, TokenHashes } from '../rules/key-hasher.ts'
@@ -13,7 +13,7 @@ export interface KeyReaderOptions {
   keys: Pick<KeyStore, 'findByHash'>
   cache: KeyCache
   hasher: KeyHasher
-  /** Only with a previous secret: a usable key not yet stored under the current one. Called at each reading until it is. */
+  /** A usable key that is still stored under the previous secret. Called at each look-up until it is not. */
   onStaleHash: (rehash: Rehash) => void
   /** Called after each look-up. */
   onPostgres: (isDown: boolean) => void
@@ -23,9 +23,9 @@ export interface KeyReaderOptions {
 }
 
 export interface KeyReader {
-  /** Caches the key if it is usable, else removes it. The reading begins after this call, never before. */
+  /** Caches the key if it is usable, else removes it. The look-up starts after this call, never before. */
   read(cacheName: string, hashes: TokenHashes): Promise<{ ok: true; key: CachedKey } | Denied>
-  /** Reads in the background. */
+  /** Reads the key again in the background. */
   refresh(key: CachedKey): void
   drained(): Promise<void>
 }
@@ -52,7 +52,7 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
       onPostgres(false)
       return credential
     } catch (error) {
-      // A full queue of ours says nothing about Postgres.
+      // Our own queue was full, which says nothing about Postgres.
       if (!(error instanceof Overloaded)) onPostgres(true)
       throw error
     }
@@ -93,7 +93,7 @@ function denialOf(credential: KeyCredential): Denied | null {
   return reason && { ok: false, reason, keyId: credential.id, userId: credential.userId }
 }
 
-/** One query for all. A key that both secrets could name is the one under the current secret. */
+/** One query for all. If both hashes are found, the one under the current secret wins. */
 async function findAll(keys: Pick<KeyStore, 'findByHash'>, asked: TokenHashes[]) {
   const hashes = new Set<string>()
   for (const { hash, previousHash } of asked) {
@@ -116,7 +116,7 @@ function cached(credential: KeyCredential, { cacheName, hash, previousHash, read
     userId,
     rateLimitRpm,
     expiresAt,
-    // The database read its clock after `readAtMs`: the deadline is early by that time, never late.
+    // The database read its clock after `readAtMs`, so the deadline may be early, never late.
     expiresAtMonoMs: expiresAt === null ? Infinity : readAtMs + (expiresAt - nowS) * 1000,
     version,
     cacheName,

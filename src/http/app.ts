@@ -23,24 +23,24 @@ export interface AppOptions<C extends Caller> extends Omit<KeyRoutesOptions, 'de
   /** One more response with this status. */
   onAnswer: (status: number) => void
   onError: (error: ApiError, request: FastifyRequest | null, requestId: string) => void
-  /** A line for each request, for debugging. */
+  /** Called for each request, for debugging. */
   onRequest?: (request: FastifyRequest, status: number, ms: number) => void
 }
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** The address of the error pages, ending in a slash. */
+    /** The URL of the error pages, ending in a slash. */
     docsBase: () => string
   }
 }
 
 const bodyMaxBytes = 16_384
-/** From the first byte to the end of the headers, and of the request, milliseconds. */
+/** From the first byte to the end of the headers, and to the end of the request, milliseconds. */
 const headersTimeoutMs = 10_000
 const requestTimeoutMs = 20_000
 /** How often to look for timed-out connections. Checking often means closing only a few at a time. */
 const timeoutCheckMs = 250
-/** Longer than the usual 60 s of a load balancer, so that it is never us who closes a connection it is about to use. */
+/** Longer than a load balancer's usual 60 s, so that we never close a connection that it is about to use. */
 const keepAliveTimeoutMs = 75_000
 
 export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInstance {
@@ -106,19 +106,19 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
   return app
 }
 
-/** Without the slash that stands for no path. */
+/** The path of a URL, without a slash at its end. */
 const pathOf = (url: string) => new URL(url).pathname.replace(/\/$/, '')
 
-/** Hops count from us outwards, so what the client itself wrote leftmost is trusted only if there really are that many proxies. */
+/** Hops are counted from our side: what the client itself wrote, leftmost, is trusted only if there are that many proxies. */
 function trusted(proxies: Config['trustProxy']) {
   if (typeof proxies === 'number') return (_address: string, hop: number) => hop < proxies
   return proxies === false ? false : [...proxies]
 }
 
 /**
- * A target that the router would refuse before any hook has run, made into one that it looks up (and, as a rule, does not
- * find): so it is authenticated and counted like any other. Absolute form (RFC 9112, 3.2.2) loses its origin; a malformed
- * percent-escape stands for itself.
+ * Turns a request target that the router would reject before any hook runs into one that it looks up, so that the request is
+ * authenticated and counted like any other. Absolute form (RFC 9112, 3.2.2) loses its origin; a malformed percent-escape
+ * becomes literal text.
  */
 export function normalizeTarget(target: string): string {
   let path = target

@@ -1,4 +1,4 @@
-/** What /metrics shows (Prometheus text format). Counted as plain numbers on the hot path, and read at the scrape. */
+/** What /metrics shows (Prometheus text format). The hot path only increments numbers; the scrape reads them. */
 import { collectDefaultMetrics, Gauge, Histogram, Counter as PromCounter, Registry } from 'prom-client'
 import { refusalReasons } from '../../schemas/refusal.ts'
 import type { Gate } from '../guard/gate.ts'
@@ -8,10 +8,10 @@ import { type Counter, outageCauses } from '../stores.ts'
 export type BatchName = 'counter' | 'lookups' | 'audit' | 'last_used' | 'rehash'
 
 export interface Metrics {
-  /** One more answer with this status on the public listener. */
+  /** One more response with this status on the public listener. */
   answered(status: number): void
   refused(reason: string): void
-  /** One more refusal that was not recorded: its address had no budget left. */
+  /** One more refusal that was not recorded, because its address had no budget left. */
   refusedOverBudget(): void
   batch(name: BatchName, size: number): void
   shed(queue: string): void
@@ -19,7 +19,7 @@ export interface Metrics {
   registry: Registry
 }
 
-/** Batches that wait for a server, and works that wait for a connection of one of the pools. */
+/** Batches waiting for a server, and statements waiting for a connection of a pool. */
 const shedQueues = [
   'counter',
   'lookups',

@@ -1,7 +1,6 @@
 /**
- * Counts in Redis, so that all instances share one count; while a server is down this instance counts locally. One server, or
- * a cluster: then each key is counted by the node that has its slot, and only the keys of a node that is down are counted
- * locally.
+ * Counts in Redis, so that all instances share one count. In a cluster, the node that has a key's slot counts it. While a
+ * server is down, this instance counts its keys locally.
  */
 import { Cluster, type Redis } from 'ioredis'
 import { createMinuteCounts, type MinuteCounts } from '../memory/minute-counts.ts'
@@ -14,7 +13,7 @@ import { withTimeout } from './with-timeout.ts'
 export interface RedisCounterOptions {
   client: Redis | Cluster
   lastCounts?: MinuteCounts
-  /** A server does not count, or, with null, counts again. Also where the outage turns out to have another cause that lasts. */
+  /** A server does not count, or, with null, counts again. Called again if the outage turns out to have another cause that lasts. */
   onOutage?: (outage: Outage | null) => void
   onBatch?: (hits: number, keys: number) => void
   now?: () => number
@@ -25,7 +24,7 @@ export interface RedisCounterOptions {
 const answerTimeoutMs = 100
 const raiseTimeoutMs = 500
 const raiseAtOnce = 500
-/** Longer than any instance believes a cached copy (60 s at most, see gate.ts). sql/redis/hit.lua has it too. */
+/** Longer than any instance trusts a cached key (60 s at most, see decide.ts). sql/redis/hit.lua has it too. */
 const versionTtlS = 600
 
 export function createRedisCounter(options: RedisCounterOptions): Counter {
@@ -57,7 +56,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
         locate() {
           if (isCluster) client.refreshSlotsCache()
         },
-        // A cluster's client replaces the connections of its nodes by itself.
+        // The client of a cluster replaces the connections to its nodes by itself.
         reconnect() {
           if (!isCluster) client.disconnect(true)
         },
@@ -75,7 +74,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
     return found
   }
 
-  /** A shard for each master, also before its first hit; of those that are none any more, outages are seen to their end. */
+  /** Keeps a shard for each master, even before its first hit. A former master's shard stays until its outage has ended. */
   function followMasters() {
     const masters = servers.masters()
     for (const [server, one] of shards) {
