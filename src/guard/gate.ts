@@ -76,16 +76,19 @@ export function createGate(options: GateOptions): Gate {
   }
 
   function readOrGoOn(hit: Hit, done: Done) {
+    const timer = setTimeout(goOn, goOnAfterMs)
     let answered = false
-    const answer: Done = (error, counted) => {
+    readFirst(hit, answer, goOn)
+
+    function answer(...given: Parameters<Done>) {
       if (answered) return
       answered = true
       clearTimeout(timer)
-      done(error, counted)
+      done(...given)
     }
-    const goOn = () => answer(null, admit(hit.key, hit.count, hit.nowMs))
-    const timer = setTimeout(goOn, goOnAfterMs)
-    readFirst(hit, answer, goOn)
+    function goOn() {
+      answer(null, admit(hit.key, hit.count, hit.nowMs))
+    }
   }
 
   function shed(done: Done) {
@@ -106,7 +109,7 @@ export function createGate(options: GateOptions): Gate {
     hit(key, done) {
       const taken = counter.hit(key.id, (count, version, reply) => {
         if (count < 1) return shed(done)
-        const decision = decide(key, version, turn, trust)
+        const decision = decide(key, version, reply, trust)
         const { nowMs } = reply
         if (decision === 'read_first') return readFirst({ key, count, version, nowMs }, done, done)
         if (decision === 'read_or_go_on') return readOrGoOn({ key, count, version, nowMs }, done)

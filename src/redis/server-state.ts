@@ -47,6 +47,10 @@ const lasting: Outage['cause'][] = ['wrong_password', 'no_permission', 'certific
 
 export function createServerState(options: ServerStateOptions): ServerState {
   const { fault, locate, reconnect, onOutage, onClock, onLocal, answerTimeoutMs } = options
+  const newUntilMs = performance.now() + newForMs
+  const reported = new Set<Outage['cause']>()
+  let probing: NodeJS.Timeout | undefined
+  let closed = false
   // Plain fields, because `mode` is read for every hit.
   const state = {
     mode: 'new' as ServerState['mode'],
@@ -61,10 +65,6 @@ export function createServerState(options: ServerStateOptions): ServerState {
       probing = undefined
     },
   }
-  const newUntilMs = performance.now() + newForMs
-  const reported = new Set<Outage['cause']>()
-  let probing: NodeJS.Timeout | undefined
-  let closed = false
 
   function failed(error: Error) {
     if (state.mode === 'local' || closed) return
