@@ -1,4 +1,7 @@
-/** GET /v1/verify: nothing but authentication and counting. What a gateway asks before it lets a request through. */
+/**
+ * GET /v1/verify authenticates and counts, and does nothing else. A gateway calls it before it lets
+ * a request through.
+ */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { ErrorEnvelope } from '../../../schemas/error.ts'
 import { Verified } from '../../../schemas/verify.ts'
@@ -10,7 +13,8 @@ export async function verifyRoute(
   const response = { 200: Verified, '4xx': ErrorEnvelope, '5xx': ErrorEnvelope }
   app.get('/v1/verify', { schema: { response } }, verify)
 
-  // Counted here and not in onResponse: listening for the end of each response costs more than the whole count.
+  // Report the status here and not in onResponse: listening for the end of each response would cost
+  // more than counting it.
   function verify(request: FastifyRequest, reply: FastifyReply) {
     const { id, userId, rateLimitRpm, expiresAt } = request.caller!
     onAnswer(200)
