@@ -15,7 +15,7 @@ export default fp(
       const matches = patternOf(url)
       const route = known.get(url) ?? { matches, methods: [] }
       known.set(url, route)
-      for (const one of [method].flat()) if (!route.methods.includes(one)) route.methods.push(one)
+      for (const name of [method].flat()) if (!route.methods.includes(name)) route.methods.push(name)
     })
 
     // In a hook and not in the handler, which runs after the body has been read: an invalid body
@@ -52,8 +52,8 @@ function patternOf(url: string): RegExp {
   const pattern = parts.map((part, i) => {
     if (i % 2 === 0) return part.replace(/[.+?^${}()|[\]\\]/g, '\\$&')
     if (part === '*') return '.*'
-    const own = /\(\^?(.*?)\$?\)$/.exec(part)?.[1]
-    return own ?? '[^/]*'
+    const parameterPattern = /\(\^?(.*?)\$?\)$/.exec(part)?.[1]
+    return parameterPattern ?? '[^/]*'
   })
   return new RegExp(`^${pattern.join('')}$`)
 }

@@ -40,11 +40,11 @@ export function fromValidation(error: FastifyError, redact = (text: string) => t
   switch (finding.keyword) {
     case 'required': {
       const member = String(finding.params.missingProperty)
-      const own = finding.parentSchema?.properties?.[member]?.suggestion
+      const memberSuggestion = finding.parentSchema?.properties?.[member]?.suggestion
       return new ApiError('missing_parameter', {
         param: join(path, member),
         message: `\`${member}\` is required.`,
-        suggestion: own ?? suggestion ?? `Send \`${member}\`.`,
+        suggestion: memberSuggestion ?? suggestion ?? `Send \`${member}\`.`,
       })
     }
     case 'minProperties':

@@ -57,11 +57,11 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
     expiring ??= setTimeout(() => {
       expiring = undefined
       const untilMs = performance.now() - timeoutMs + 1
-      queue = queue.filter((one) => !late(one, untilMs))
-      for (const batch of inFlight) for (const one of batch) late(one, untilMs)
+      queue = queue.filter((waiting) => !late(waiting, untilMs))
+      for (const batch of inFlight) for (const waiting of batch) late(waiting, untilMs)
       // In each batch, the oldest item that is not late yet, which need not be the first.
       const oldest = [...inFlight, queue].map((some) => some.find(({ sinceMs }) => sinceMs > untilMs))
-      const nextMs = Math.min(...oldest.map((one) => one?.sinceMs ?? Infinity))
+      const nextMs = Math.min(...oldest.map((waiting) => waiting?.sinceMs ?? Infinity))
       if (Number.isFinite(nextMs)) expire(nextMs - untilMs)
     }, ms)
     expiring.unref()

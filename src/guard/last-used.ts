@@ -47,8 +47,8 @@ export function createLastUsed(options: {
   }
 
   async function flush() {
-    // Uses that arrive during this write wait for the next one. Otherwise each statement would be
-    // followed by another for the few that arrived meanwhile.
+    // Uses that arrive during this write wait for the next flush. Otherwise one small statement
+    // would follow another.
     const all = [...noted]
     noted = new Map()
     writing = new Map(all)

@@ -84,7 +84,7 @@ function tokenReader(tokens: readonly OperatorToken[]) {
     const presented = values.length === 1 ? /^Bearer (\S+)$/.exec(values[0]!)?.[1] : undefined
     if (presented === undefined) return null
     const digest = digestOf(presented)
-    const matching = known.filter((one) => timingSafeEqual(one.digest, digest))
+    const matching = known.filter((operator) => timingSafeEqual(operator.digest, digest))
     return matching[0]?.name ?? null
   }
 }

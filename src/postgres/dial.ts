@@ -80,7 +80,7 @@ function tlsFault(error: Error & { code?: string }): Error {
   return unusable(`TLS: ${message.trim()}`)
 }
 
-/** Resolves to the value of the next such event. Rejects if the socket fails or closes first. */
+/** Resolves to the argument of the next such event. Rejects if the socket fails or closes first. */
 function next<T = unknown>(socket: Socket, event: string): Promise<T> {
   return new Promise<T>((resolve, reject) => {
     const ended = () => reject(closed())

@@ -84,10 +84,10 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: Key
 
   return {
     /**
-     * An unknown hash reads the next key in the index, which is then dropped: the same path through
-     * the index, rows of both tables and as many bytes returned, so that the time taken does not
-     * reveal whether the key exists. The owner is a subselect: with a join, the planner would have
-     * to guess the batch size and would scan all users.
+     * An unknown hash reads the next key in the index, which is then dropped. It takes the same
+     * path through the index, reads rows of the same tables and returns as many bytes as a known
+     * one, so timing does not reveal whether a key exists. The owner is a subselect: with a join,
+     * the planner would have to guess the batch size and would scan all users.
      */
     findByHash: (hashes) =>
       pools.lookups.run(async (sql) => {

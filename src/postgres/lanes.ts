@@ -15,7 +15,7 @@ export interface Lanes {
 }
 
 /**
- * How many may wait in one lane: more than 300 connections need, and about what two places get
+ * How many may wait in one lane: more than 300 busy connections fill, and about what two places get
  * through in a second.
  */
 const laneWaitingMax = 500

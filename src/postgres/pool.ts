@@ -199,7 +199,7 @@ export function createPool({ url, ssl, purpose, max, timeoutMs, onShed = () => {
 /**
  * One postgres.js client for each connection. In a client with several, postgres.js 3.4 leaves an
  * empty slot per statement in an array that it searches for every statement (src/queue.js): after
- * 350,000 statements each cost three times as much, with no end in sight.
+ * 350,000 statements each one cost three times as much, and the cost kept rising.
  */
 interface Connections {
   readonly all: Sql[]

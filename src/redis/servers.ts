@@ -91,7 +91,7 @@ function watchCluster(client: Cluster, { onMasters, onLost }: Watcher): Servers 
     fault(server) {
       // Commands for a node without slots go to the nodes that have them.
       const isNode = server !== '' && masters.has(server)
-      const node = client.nodes().find((one) => nameOf(one) === server)
+      const node = client.nodes().find((candidate) => nameOf(candidate) === server)
       const isReady = client.status === 'ready' && (!isNode || node?.status === 'ready')
       return isReady ? null : (faults.get(server) ?? notConnected())
     },
