@@ -1,5 +1,5 @@
-# Latchkey without Postgres and Redis: give it DATABASE_URL, HASH_SECRET and, for more than one instance, REDIS_URL.
-# See docs/operations.md. Needs no writable file system: run it with a read-only root.
+# Latchkey without Postgres and Redis. Set DATABASE_URL, HASH_SECRET and, for more than one instance,
+# REDIS_URL. See docs/operations.md. It needs no writable file system: run it with a read-only root.
 
 FROM node:22-slim AS build
 WORKDIR /app
@@ -11,7 +11,7 @@ COPY plugins ./plugins
 COPY src ./src
 COPY sql ./sql
 RUN npm run build
-# The Postgres binaries are an optional dependency: of no use beside DATABASE_URL.
+# The Postgres binaries are an optional dependency, which DATABASE_URL makes unnecessary.
 RUN npm prune --omit=dev --omit=optional
 
 FROM node:22-slim
@@ -24,12 +24,13 @@ COPY --from=build /app/package.json ./
 COPY --from=build /app/node_modules ./node_modules
 COPY --from=build /app/sql ./sql
 COPY --from=build /app/dist ./dist
-# "node" of the base image, by number: what Kubernetes' runAsNonRoot can check.
+# The base image's user "node", by number so that Kubernetes' runAsNonRoot can check it.
 USER 1000:1000
-# 3000: the service. 9464: probes and metrics, for inside only.
+# 3000: the service. 9464: probes and metrics, for the internal network only.
 EXPOSE 3000 9464
 HEALTHCHECK --interval=5s --timeout=3s --start-period=30s \
   CMD ["node", "-e", "fetch('http://127.0.0.1:' + (process.env.OPS_PORT || 9464) + '/healthz').then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"]
-# Exec form: node is process 1 and gets SIGTERM itself. A stop takes up to 25 s; see --stop-timeout.
+# Exec form: node is process 1 and receives SIGTERM itself. Stopping takes up to 25 s, so raise
+# --stop-timeout.
 ENTRYPOINT ["node", "dist/src/cli.js"]
 CMD ["serve"]

@@ -1,6 +1,6 @@
 /**
- * Another checkout of Latchkey, built, to measure beside this one: `--before FOLDER`. Its schema may differ, so its own program makes
- * its database and its own API mints its keys.
+ * A built checkout of another Latchkey, to measure next to this one: `--before FOLDER`. Its schema
+ * may differ, so its own program creates its database and its own API mints its keys.
  */
 import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -23,7 +23,7 @@ export async function startBefore(rig: Rig, folder: string, purpose: string, key
   if (!existsSync(cli)) throw new Error(`--before: ${cli} is missing; run npm ci and npm run build there`)
   rig.say(`latchkey-before: a database with ${keys} ${keys === 1 ? 'key' : 'keys'}`)
   const databaseUrl = await rig.postgres.createDatabase(`${purpose}_before`)
-  // A Redis database of its own: the two may use the same names differently.
+  // Give it its own Redis database: the two may use the same names differently.
   const redisUrl = Object.assign(new URL(rig.redis.url), { pathname: '/1' }).href
 
   const run = async (...args: string[]) => {

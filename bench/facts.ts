@@ -1,4 +1,6 @@
-/** What the figures were taken on. Without it they mean nothing. */
+/**
+ * The machine and software that the figures were taken on. Without these facts they mean nothing.
+ */
 import { readFileSync } from 'node:fs'
 import { availableParallelism, cpus, release, totalmem } from 'node:os'
 import type { Rig } from './rig.ts'
@@ -27,7 +29,10 @@ export const readFacts = ({ redis, postgres, load, rounds, seconds }: Rig): Fact
   seconds,
 })
 
-/** A virtual machine often names only the make, "AMD EPYC": family and model tell the generations apart. */
+/**
+ * A virtual machine often names only the make, "AMD EPYC": family and model tell the generations
+ * apart.
+ */
 function processor(): string {
   const { model = 'an unknown processor' } = cpus()[0] ?? {}
   if (process.platform !== 'linux') return model

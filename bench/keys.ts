@@ -1,4 +1,7 @@
-/** Keys to send, minted by the code of the service and stored a thousand at a time, because there may be a million. */
+/**
+ * The keys to send, minted by the service's own code and stored a thousand at a time, because there
+ * may be a million.
+ */
 import { once } from 'node:events'
 import { createWriteStream } from 'node:fs'
 import { join } from 'node:path'

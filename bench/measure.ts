@@ -1,10 +1,10 @@
-/** One window: load for some seconds, and what it cost everyone involved. */
+/** Measures one window: some seconds of load, and what it cost every process involved. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Shot } from './load/load.ts'
 import type { Rig } from './rig.ts'
 import type { Candidate } from './servers/candidate.ts'
 
-/** Who is measured, and which tokens it is sent. */
+/** What is measured, and which tokens it is sent. */
 export interface Subject {
   name: string
   url: string
@@ -13,7 +13,7 @@ export interface Subject {
   tokensFile: string
   /** The tokens of a round; round 0 is the warm-up. */
   tokens(round: number): { first: number; count: number }
-  /** No token may be used twice. */
+  /** Whether each token may be used only once. */
   onlyOnce?: boolean
 }
 
@@ -30,9 +30,15 @@ export interface Sample {
 
 export const connections = 64
 const path = '/v1/verify'
-/** While others were measured, cached keys expired. Reading them all again would weigh too much in a short window. */
+/**
+ * Cached keys expired while others were measured. Reading all of them again would weigh too much in
+ * a short window.
+ */
 const leadInS = 1
-/** Latchkey writes last_used_at up to a second after the request, and that write belongs to the window that caused it. */
+/**
+ * Latchkey writes last_used_at up to a second after the request, and that write belongs to the
+ * window that caused it.
+ */
 const writesLaterMs = 1100
 
 export async function measure(rig: Rig, subject: Subject, round: number, seconds: number): Promise<Sample> {

@@ -4,9 +4,9 @@ import { results } from './paths.ts'
 
 export interface Options {
   names: string[]
-  /** Length of a window. */
+  /** Length of a window, in seconds. */
   seconds: number
-  /** Windows of each candidate. */
+  /** Number of windows for each candidate. */
   rounds: number
   /** Where the results go: a trial run must not overwrite the published figures. */
   out: string

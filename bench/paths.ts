@@ -1,4 +1,4 @@
-/** Where things are, from the sources and from the compiled files in dist/bench alike. */
+/** Paths that are right both from the sources and from the compiled files in dist/bench. */
 import { fileURLToPath } from 'node:url'
 
 const root = new URL('../..', import.meta.resolve('#sql/redis/hit.lua'))

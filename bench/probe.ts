@@ -1,6 +1,6 @@
 /**
- * Loaded into each measured process before its own code (`--import`): reports what the process has used when the driver asks, and
- * does nothing in between.
+ * Loaded into each measured process before its own code (`--import`). Reports what the process has
+ * used when the driver asks, and does nothing in between.
  */
 export interface Usage {
   /** User and system time of all threads since the start, in microseconds. */
@@ -25,7 +25,7 @@ if (process.send !== undefined) {
   process.on('message', (message) => {
     if (message === question) process.send!(usage())
   })
-  // The driver has ended, and nothing else would end this process.
+  // The driver has ended, and nothing else would stop this process.
   process.on('disconnect', () => process.kill(process.pid, 'SIGTERM'))
   process.channel?.unref()
 }

@@ -1,4 +1,7 @@
-/** Comparisons: computed within each round, where both sides had about the same noise, then summed up over the rounds. */
+/**
+ * Comparisons, computed within each round, where both sides had about the same noise, and then
+ * summarised over the rounds.
+ */
 import type { Sample } from './measure.ts'
 import type { Result } from './rounds.ts'
 import { type Estimate, estimate } from './statistics.ts'
@@ -6,14 +9,14 @@ import { type Estimate, estimate } from './statistics.ts'
 export interface Ratio {
   what: string
   perRound: Estimate
-  /** One best quarter by the other. */
+  /** The ratio of the two best quarters. */
   bestQuarters: number
 }
 
-/** Not the Postgres figure, which some machines lack. */
+/** All figures except that of Postgres, which some machines lack. */
 type Figure = Exclude<keyof Sample, 'postgresCpuUs'>
 
-/** The result of this name. A benchmark without it is a mistake of ours. */
+/** The result of this name. Throws if there is none, which is a bug in the benchmark. */
 export function resultOf(results: Result[], name: string): Result {
   const found = results.find((result) => result.name === name)
   if (found === undefined) throw new Error(`no result of ${name}`)

@@ -1,4 +1,4 @@
-/** Everything a benchmark runs on, started for this run and removed after it. */
+/** Everything that a benchmark runs on, started for this run and removed after it. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -17,9 +17,9 @@ export interface Rig {
   redis: RedisServer
   postgres: PostgresServer
   load: Load
-  /** Length of a window. */
+  /** Length of a window, in seconds. */
   seconds: number
-  /** Windows of each candidate. */
+  /** Number of windows for each candidate. */
   rounds: number
   /** The folder of another checkout of Latchkey to measure too. */
   before: string | null
@@ -31,7 +31,9 @@ export interface Rig {
     servers: { url: string; redisUrl?: string },
     more?: { nodeArgs?: string[]; cli?: string },
   ): Promise<Candidate>
-  /** Something else to stop with the candidates, before those that are running. */
+  /**
+   * Registers something else to stop with the candidates, before those that are already running.
+   */
   stopWithCandidates(stop: () => Promise<void>): void
   /** Stops everything started since the last call. */
   stopCandidates(): Promise<void>
@@ -42,7 +44,7 @@ type Closer = () => Promise<unknown>
 
 const say = (line: string) => process.stderr.write(`${line}\n`)
 
-/** The last one first. One that fails does not keep the others from closing. */
+/** Closes the last one first. A failure does not keep the others from closing. */
 async function closeAll(closers: Closer[]): Promise<void> {
   for (const close of closers.splice(0).reverse())
     await close().catch((error: Error) => say(`while stopping: ${error.message}`))

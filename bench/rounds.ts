@@ -1,7 +1,7 @@
 /**
- * Measures in rounds: each round holds one short window of every subject, and each round starts with a different one. All of
- * them stay up throughout. Noise (another process, a slower minute of the machine) then hits all of them alike, and a ratio within
- * one round hardly feels it.
+ * Measures in rounds. Each round has one short window of every subject, and starts with a different
+ * subject. All subjects stay up throughout. Noise (another process, a slow minute of the machine)
+ * then hits all of them alike, and hardly affects a ratio within one round.
  */
 import { measure, type Sample, type Subject } from './measure.ts'
 import type { Rig } from './rig.ts'
@@ -13,7 +13,7 @@ export interface Result {
   /** The 25th and the 75th percentile. For a cost, the lower one is its best quarter. */
   lowerQuartile: Sample
   upperQuartile: Sample
-  /** One for each round. */
+  /** One sample for each round. */
   samples: Sample[]
 }
 
@@ -49,7 +49,7 @@ export async function inRounds(
   }))
 }
 
-/** Each figure by itself. */
+/** Summarises each figure separately. */
 function across(samples: Sample[], pick: (values: number[]) => number): Sample {
   const figures = Object.keys(samples[0]!) as (keyof Sample)[]
   const picked = figures.map((figure) => {

@@ -1,10 +1,10 @@
 /**
- * `npm run bench -- [name…] [--seconds N] [--rounds N] [--out FOLDER] [--before FOLDER]`: starts everything it needs, measures, writes
- * bench/results, and says which targets were met.
+ * `npm run bench -- [name…] [--seconds N] [--rounds N] [--out FOLDER] [--before FOLDER]`: starts
+ * everything it needs, measures, writes bench/results, and says which targets were met.
  *
  *   hot-key, many-keys, growth, processes   the benchmarks; all of them if none is named
  *   profile                                 where Latchkey's time goes
- *   scaling                                 writes the figures of bench/results into docs/scaling.md
+ *   scaling                                 puts the figures of bench/results into docs/scaling.md
  */
 import { growth } from './benchmarks/growth.ts'
 import { hotKey } from './benchmarks/hot-key.ts'
@@ -31,7 +31,7 @@ const print = (text: string) => process.stdout.write(`${text}\n`)
 
 let interrupted = false
 
-/** Writes at the end only: a run that failed leaves the results of the last good one. */
+/** Writes only at the end, so that a failed run leaves the results of the last good one. */
 async function runAll(rig: Rig, { names, out }: Options): Promise<void> {
   const found: { outcome: Outcome; facts: Facts }[] = []
   for (const name of names) {

@@ -1,4 +1,7 @@
-/** Only equals can be compared: every candidate must answer as Latchkey does, with the same headers and as many bytes. */
+/**
+ * Only equal work can be compared: every candidate must answer like Latchkey, with the same headers
+ * and as many bytes.
+ */
 import { get, type IncomingMessage } from 'node:http'
 
 export interface Asked {
@@ -32,7 +35,8 @@ function ask({ url, token }: Asked): Promise<Answer> {
 }
 
 /**
- * Throws unless all of them answer like the first. Answers a sentence about each whose headers differ, where they may.
+ * Throws unless all of them answer like the first. Resolves to a sentence about each one whose
+ * headers are allowed to differ.
  */
 export async function assertSameAnswer([first, ...others]: Asked[]): Promise<Map<string, string>> {
   const wanted = await ask(first!)

@@ -1,4 +1,7 @@
-/** Writes the measured figures, and what follows from them for larger rates, between two marks in docs/scaling.md. */
+/**
+ * Writes the measured figures, and what follows from them for higher rates, between two markers in
+ * docs/scaling.md.
+ */
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Sample } from './measure.ts'
@@ -11,7 +14,10 @@ const begin = '<!-- figures: written by `npm run bench -- scaling` -->'
 const end = '<!-- end of figures -->'
 
 const rates = [10_000, 100_000, 1_000_000]
-/** How busy a core may be. The rest is for peaks, the loss of an instance, and batches smaller than at full load. */
+/**
+ * How busy a core may be. The rest is for peaks, the loss of an instance, and batches smaller than
+ * at full load.
+ */
 const busy = 0.6
 const keysInUse = 1000
 
@@ -74,8 +80,8 @@ function figures(hot: Written, many: Written): string[] {
 }
 
 /**
- * Postgres does most of it once for each key and second of the clock (last_used_at), and a window of n seconds touches n + 1 of
- * them.
+ * Postgres does most of this work once per key and clock second (last_used_at), and a window of n
+ * seconds touches n + 1 clock seconds.
  */
 const postgresPerKeySecondUs = ({ postgresCpuUs, requestsPerS }: Sample, seconds: number) =>
   postgresCpuUs === null ? null : (postgresCpuUs * requestsPerS * seconds) / (keysInUse * (seconds + 1))

@@ -1,6 +1,6 @@
-/** What is reported of several measurements. */
+/** Summarises several measurements. */
 
-/** Linear between the two nearest values; 0.5 is the median. */
+/** Interpolates linearly between the two nearest values; a share of 0.5 is the median. */
 export function quantile(values: number[], share: number): number {
   const sorted = [...values].sort((a, b) => a - b)
   const at = (sorted.length - 1) * share
@@ -11,7 +11,7 @@ export function quantile(values: number[], share: number): number {
 
 export const median = (values: number[]): number => quantile(values, 0.5)
 
-/** A median, and the interval that holds the true one with a confidence of 95 %. */
+/** A median, and the 95 % confidence interval of the true one. */
 export interface Estimate {
   median: number
   low: number
@@ -31,7 +31,10 @@ function randomNumbers(seed: number): () => number {
   }
 }
 
-/** By bootstrap: medians of resamples, drawn with replacement, vary as the median would from run to run. */
+/**
+ * Bootstraps: medians of resamples, drawn with replacement, vary as the median would from run to
+ * run.
+ */
 export function estimate(values: number[]): Estimate {
   const random = randomNumbers(1)
   const draw = () => values[Math.floor(random() * values.length)]!

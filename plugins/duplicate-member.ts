@@ -1,11 +1,18 @@
 /**
- * Finds a name that one JSON object has twice. JSON.parse takes the last of them, other parsers the first, so a proxy and this
- * service could read different requests in the same bytes (RFC 8259, 4).
+ * Finds a member name that occurs twice in one JSON object. JSON.parse takes the last one and other
+ * parsers the first, so a proxy and this service could read the same bytes as different requests
+ * (RFC 8259, 4).
  */
 
-/** The dotted path of the first repeated member, or null. `text` must be valid JSON. Linear, and never recursive. */
+/**
+ * The dotted path of the first repeated member, or null. `text` must be valid JSON. Takes linear
+ * time and does not recurse.
+ */
 export function duplicateMember(text: string): string | null {
-  /** The objects and arrays around this place. `names` is null for an array; `name` is the member being read. */
+  /**
+   * The enclosing objects and arrays. `names` is null for an array; `name` is the member being
+   * read.
+   */
   const open: { names: Set<string> | null; name: string }[] = []
   let atName = false
   for (let i = 0; i < text.length; i++) {

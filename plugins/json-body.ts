@@ -1,7 +1,7 @@
 /**
- * Bodies are JSON in valid UTF-8, uncompressed, with each member once, and say so; what is not is refused before it is read as
- * something else.
- * Fastify's own parser would replace broken UTF-8 and take a body it cannot decompress for bad JSON.
+ * Accepts only bodies that are declared as JSON and are valid UTF-8, uncompressed, and without
+ * repeated members. Anything else is refused before it can be misread. Fastify's own parser would
+ * replace invalid UTF-8, and would report a compressed body as invalid JSON.
  */
 import { isUtf8 } from 'node:buffer'
 import type { FastifyRequest } from 'fastify'
@@ -28,7 +28,8 @@ export default fp<JsonBodyOptions>(
       const text = body.toString('utf8')
       let json: unknown
       try {
-        // A `__proto__` member stays an own property here, and validation refuses it by name like any unknown one.
+        // A `__proto__` member stays an own property here, and validation refuses it by name like
+        // any unknown member.
         json = JSON.parse(text)
       } catch (cause) {
         return done(new ApiError('invalid_json', { cause }))
@@ -37,7 +38,8 @@ export default fp<JsonBodyOptions>(
       if (repeated === null) return done(null, json)
       done(repeatedMember(redact(repeated).slice(0, paramMaxLength)))
     })
-    // With no Content-Type and no bytes Fastify calls no parser at all: the same answer as for zero bytes of JSON.
+    // Without a Content-Type and a body, Fastify calls no parser. Such a request gets the same
+    // error as an empty JSON body.
     app.addHook('preValidation', (request, _reply, done) => {
       const wantsBody = request.routeOptions.schema?.body !== undefined
       if (wantsBody && request.body === undefined) return done(emptyBody())
@@ -47,13 +49,13 @@ export default fp<JsonBodyOptions>(
   { name: 'json-body' },
 )
 
-/** One Content-Type, with no charset but UTF-8, and no Content-Encoding. */
+/** One Content-Type, no charset except UTF-8, and no Content-Encoding. */
 function isPlainUtf8({ headers, raw }: FastifyRequest): boolean {
   const coding = headers['content-encoding']
   if (coding !== undefined && coding.toLowerCase() !== 'identity') return false
   const charsets = headers['content-type']!.matchAll(/;\s*charset\s*=\s*"?([^";\s]*)/gi)
   for (const [, charset] of charsets) if (charset!.toLowerCase() !== 'utf-8') return false
-  // Node hides a second Content-Type, which a proxy may have gone by.
+  // Node hides a second Content-Type, which a proxy may have used.
   const types = raw.rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === 'content-type')
   return types.length < 2
 }

@@ -1,7 +1,8 @@
 /**
- * What no route answers: 405 with Allow where the path is known by another method, else 404.
- * Register it before the routes and after the hooks that are to run for unknown
- * routes too, and await the registration: it learns of the routes of its scope as they are added.
+ * Answers requests that match no route: 405 with Allow if the path exists with another method,
+ * otherwise 404. Register this plugin before the routes, and after the hooks that must also run for
+ * unknown routes. Await the registration: the plugin learns of the routes in its scope as they are
+ * added.
  */
 import fp from 'fastify-plugin'
 import { ApiError } from './api-error.ts'
@@ -14,10 +15,11 @@ export default fp(
       const matches = patternOf(url)
       const route = known.get(url) ?? { matches, methods: [] }
       known.set(url, route)
-      for (const one of [method].flat()) if (!route.methods.includes(one)) route.methods.push(one)
+      for (const name of [method].flat()) if (!route.methods.includes(name)) route.methods.push(name)
     })
 
-    // In a hook and not in the handler, which comes after the body has been read: a bad one would be answered instead.
+    // In a hook and not in the handler, which runs after the body has been read: an invalid body
+    // would be reported instead.
     app.addHook('onRequest', (request, _reply, done) => {
       if (!request.is404) return done()
       const path = decoded(request.url.split(/[?#]/, 1)[0]!)
@@ -32,7 +34,7 @@ export default fp(
   { name: 'unknown-route', dependencies: ['errors'] },
 )
 
-/** As the router reads it. What cannot be decoded is no path of ours. */
+/** Decodes a path as the router does. A path that cannot be decoded matches no route. */
 function decoded(path: string): string {
   try {
     return decodeURI(path)
@@ -41,14 +43,17 @@ function decoded(path: string): string {
   }
 }
 
-/** A route's path as a pattern: a parameter with its own pattern or none, a wildcard, and everything else as it is written. */
+/**
+ * Turns a route's path into a pattern: parameters (with their own pattern, if any), wildcards, and
+ * literal text.
+ */
 function patternOf(url: string): RegExp {
   const parts = url.split(/(:[A-Za-z0-9_]+(?:\([^)]*\))?|\*)/)
   const pattern = parts.map((part, i) => {
     if (i % 2 === 0) return part.replace(/[.+?^${}()|[\]\\]/g, '\\$&')
     if (part === '*') return '.*'
-    const own = /\(\^?(.*?)\$?\)$/.exec(part)?.[1]
-    return own ?? '[^/]*'
+    const parameterPattern = /\(\^?(.*?)\$?\)$/.exec(part)?.[1]
+    return parameterPattern ?? '[^/]*'
   })
   return new RegExp(`^${pattern.join('')}$`)
 }

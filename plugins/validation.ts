@@ -1,12 +1,12 @@
 /**
- * Ajv's findings → ours. The suggestion comes from the schema's own `suggestion` annotation.
+ * Turns Ajv's errors into ours. The suggestion comes from the schema's own `suggestion` annotation.
  */
 import type { FastifyError } from 'fastify'
 import { ApiError } from './api-error.ts'
 
 /**
- * Ajv as this project wants it: nothing is converted and nothing dropped (Fastify's defaults do both), and the
- * finding carries the schema it is about. Give it to Fastify as `ajv`.
+ * Fastify's `ajv` option. Nothing is converted or dropped (Fastify's defaults do both), and each
+ * error carries the schema it is about.
  */
 export const ajv = {
   customOptions: {
@@ -29,7 +29,7 @@ interface Finding {
   data?: unknown
 }
 
-/** A later Unix second than any that is allowed, yet a plausible moment in milliseconds. */
+/** Too late for Unix seconds, but plausible as Unix milliseconds. */
 const looksLikeMilliseconds = (value: unknown) => typeof value === 'number' && value >= 100_000_000_000
 
 export function fromValidation(error: FastifyError, redact = (text: string) => text): ApiError {
@@ -40,17 +40,17 @@ export function fromValidation(error: FastifyError, redact = (text: string) => t
   switch (finding.keyword) {
     case 'required': {
       const member = String(finding.params.missingProperty)
-      const own = finding.parentSchema?.properties?.[member]?.suggestion
+      const memberSuggestion = finding.parentSchema?.properties?.[member]?.suggestion
       return new ApiError('missing_parameter', {
         param: join(path, member),
         message: `\`${member}\` is required.`,
-        suggestion: own ?? suggestion ?? `Send \`${member}\`.`,
+        suggestion: memberSuggestion ?? suggestion ?? `Send \`${member}\`.`,
       })
     }
     case 'minProperties':
       return new ApiError('missing_parameter', {
         param: path,
-        message: 'Nothing to change was sent.',
+        message: 'The request does not change anything.',
         ...advice,
       })
     case 'additionalProperties': {
@@ -80,7 +80,7 @@ export function fromValidation(error: FastifyError, redact = (text: string) => t
 
 const join = (path: string, member: string) => (path === '' ? member : `${path}.${member}`)
 
-/** Ajv's wording is for schema authors; these are the findings our schemas can give. */
+/** Ajv's messages are for schema authors. These cover the errors that our schemas can produce. */
 function reason({ keyword, params, message, data }: Finding, inQuery: boolean): string {
   switch (keyword) {
     case 'type':
@@ -89,7 +89,7 @@ function reason({ keyword, params, message, data }: Finding, inQuery: boolean): 
     case 'enum':
       return `must be one of ${(params.allowedValues as string[]).join(', ')}`
     case 'pattern':
-      return 'has a form that is not allowed'
+      return 'has a format that is not allowed'
     case 'minLength':
     case 'maxLength':
       return `must have ${keyword === 'minLength' ? 'at least' : 'at most'} ${params.limit} characters`

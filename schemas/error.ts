@@ -1,6 +1,7 @@
 /**
- * Every error that crosses the wire: one table, and the envelope that carries one row of it (spec section 7).
- * The table makes both the envelope and the page behind its `docs_url`, so the two cannot disagree.
+ * Every error that crosses the wire: one table, and the envelope that carries one row of it (spec
+ * section 7). The table makes both the envelope and the page behind its `docs_url`, so the two
+ * cannot disagree.
  */
 import { type Static, Type } from '@sinclair/typebox'
 
@@ -35,7 +36,7 @@ export const errorTable = {
   unknown_parameter: {
     status: 400,
     type: 'invalid_request_error',
-    message: 'This operation does not take the parameter.',
+    message: 'This operation does not take that parameter.',
     suggestion: 'Remove the parameter named by `param`, or correct its spelling.',
     about:
       'Unknown members are rejected rather than ignored, so that a typo is noticed. `param` names the first of them.',
@@ -63,7 +64,7 @@ export const errorTable = {
     message: 'The API key is missing or invalid.',
     suggestion: 'Send `Authorization: Bearer <KEY_PREFIX>_...` and check that the key is active.',
     about:
-      'No header, another scheme, another prefix, an unknown, revoked or expired key, and a deleted owner all get this same answer. The operator finds the precise reason in the audit log by `request_id`: `latchkey audit find req_…`.',
+      'No header, another scheme, another prefix, an unknown, revoked or expired key, and a deleted owner all get this same response. The operator finds the precise reason in the audit log by `request_id`: `latchkey audit find req_…`.',
   },
   operator_unauthorized: {
     status: 401,
@@ -81,14 +82,14 @@ export const errorTable = {
     suggestion:
       'Check the id and its prefix (`apk_` for keys), and that it belongs to the user of this API key.',
     about:
-      'The id named by `param` does not exist, is mistyped, or belongs to another user. The answer is the same for all three.',
+      'The id named by `param` does not exist, is mistyped, or belongs to another user. The response is the same for all three.',
   },
   route_not_found: {
     status: 404,
     type: 'not_found_error',
     message: 'There is no such route.',
     suggestion: 'Check the path. All endpoints are under /v1, for example /v1/keys.',
-    about: 'This service has no such path.',
+    about: 'The service has no such path.',
   },
   method_not_allowed: {
     status: 405,
@@ -159,10 +160,10 @@ export const errorTable = {
   service_unavailable: {
     status: 503,
     type: 'api_error',
-    message: 'The request cannot be decided right now.',
+    message: 'The service cannot process the request right now.',
     suggestion: 'Try again after the number of seconds in Retry-After.',
     about:
-      'A server behind this one is down or overloaded. This says nothing about the key. A change that got this answer may or may not have been made: read the resource before you repeat it.',
+      'A server behind this one is down or overloaded, or this client address was refused too often within a minute. This says nothing about the key. A change that got this response may or may not have been made: read the resource before you repeat it.',
   },
 } satisfies Record<string, ErrorRow>
 

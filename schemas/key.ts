@@ -1,6 +1,6 @@
 /**
- * An API key as it crosses the wire (spec sections 2.1 and 4). Each member carries the suggestion for a bad value, so
- * the rule and the advice stand side by side.
+ * An API key as it crosses the wire (spec sections 2.1 and 4). Each member carries the suggestion
+ * for an invalid value, so that the rule and the advice stay together.
  */
 import { type Static, Type } from '@sinclair/typebox'
 
@@ -15,7 +15,10 @@ const nullable = { type: ['integer', 'null'] }
 /** Unix seconds, or null if it has not happened. */
 const Moment = (description: string) => Type.Unsafe<number | null>({ ...nullable, description })
 
-/** Not blank, no control character (Cc), no lone surrogate (Cs): what Postgres and a log line can hold. Flag `u`. */
+/**
+ * Not blank, no control character (Cc), no lone surrogate (Cs): text that fits into Postgres and a
+ * log line. Needs the flag `u`.
+ */
 export const namePattern = '^[^\\p{Cc}\\p{Cs}]*[^\\p{Cc}\\p{Cs}\\s][^\\p{Cc}\\p{Cs}]*$'
 
 const Name = Type.String({

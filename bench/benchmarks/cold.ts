@@ -1,11 +1,14 @@
-/** Keys used for the first time: the cache cannot help with them, and the batch can. */
+/** Keys used for the first time: the cache cannot help with them, but batching can. */
 import { measure, type Subject } from '../measure.ts'
 import type { Database, Rig } from '../rig.ts'
 import { inRounds, type Result } from '../rounds.ts'
 import type { CandidateName } from '../servers/candidate.ts'
 
 const names: CandidateName[] = ['latchkey', 'obvious']
-/** Few, because each window needs keys of its own, and in a shorter one Latchkey would hardly have begun to write. */
+/**
+ * Few, because each window needs its own keys, and in a shorter window Latchkey would hardly have
+ * begun to write.
+ */
 const roundsMax = 5
 /** Aim to use half of a round's keys. A window that uses a key twice is rejected. */
 const usedShare = 0.5
@@ -19,7 +22,7 @@ export interface Cold {
 /** `skip`: keys at the beginning that were used before. */
 export async function coldLookUps(rig: Rig, database: Database, skip: number): Promise<Cold> {
   const rounds = Math.min(rig.rounds, roundsMax)
-  // The warm-up and the trial have keys of their own too.
+  // The warm-up and the trial need their own keys too.
   const blocks = names.length * (rounds + 2)
   const count = Math.floor((database.count - skip) / blocks)
   const subjects: Subject[] = []

@@ -1,4 +1,4 @@
-/** Latchkey beside its floor and its peers, with one key or with many. */
+/** Latchkey next to its floor and its peers, with one key or with many. */
 import { open } from 'node:fs/promises'
 import { startBefore } from '../before.ts'
 import { connections, type Subject } from '../measure.ts'
@@ -60,7 +60,7 @@ const ratios = (results: Result[]): Ratio[] => [
   ...peers.map((peer) => cpuRatio(results, peer, 'latchkey')),
 ]
 
-/** What each adds to the floor: the part of its time that is its own doing. */
+/** What each candidate adds to the floor, which is its own doing. */
 function aboveBare(results: Result[]): string {
   const parts = results
     .filter(({ name }) => name !== 'bare')

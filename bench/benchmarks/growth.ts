@@ -1,4 +1,7 @@
-/** Does a table of a million keys cost more than one of a thousand? With a thousand in use, at first use, and in memory. */
+/**
+ * Does a table of a million keys cost more than one of a thousand? Measured with a thousand keys in
+ * use, at first use, and in memory.
+ */
 import { atLeast, atMost, interval, type Outcome, type Table, type Target } from '../outcome.ts'
 import { cpuRatio, ratio } from '../ratios.ts'
 import { shown } from '../report/columns.ts'

@@ -1,4 +1,6 @@
-/** A thousand keys in turn: one turn of the event loop then holds about as many keys as requests. */
+/**
+ * A thousand keys in turn: one turn of the event loop then holds about as many keys as requests.
+ */
 import type { Outcome } from '../outcome.ts'
 import type { Rig } from '../rig.ts'
 import { compare, costTargets, howMany } from './compare.ts'

@@ -1,4 +1,4 @@
-/** How much memory a hundred thousand keys take that are used within a minute. */
+/** How much memory a hundred thousand keys take if they are used within a minute. */
 import { connections } from '../measure.ts'
 import type { Database, Rig } from '../rig.ts'
 

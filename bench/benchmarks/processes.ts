@@ -1,4 +1,7 @@
-/** One and two instances behind a proxy: does the second one raise the cost of a request, and how does Fastify alone compare? */
+/**
+ * One and two instances behind a proxy: does the second one raise the cost of a request, and how
+ * does Fastify alone compare?
+ */
 import { availableParallelism } from 'node:os'
 import type { Subject } from '../measure.ts'
 import { atMost, type Outcome } from '../outcome.ts'
@@ -10,11 +13,15 @@ import { chooseProxy } from '../servers/proxy.ts'
 import { howMany } from './compare.ts'
 
 const keys = 1000
-/** The two instances of `bare` share nothing: what they cost above one is the machine's doing. */
+/**
+ * The two instances of `bare` share nothing, so what they cost beyond one is due to the machine.
+ */
 const names: CandidateName[] = ['latchkey', 'bare']
-/** Relative to `bare`. Some of it is ours: two instances split the requests into smaller batches. */
+/**
+ * Relative to `bare`. Some of it is ours: two instances split the requests into smaller batches.
+ */
 const increaseMax = 1.15
-/** One each for the load, the proxy, two instances, Redis and Postgres. */
+/** One core each for the load, the proxy, two instances, Redis and Postgres. */
 const coresWanted = 6
 
 export async function processes(rig: Rig): Promise<Outcome | null> {

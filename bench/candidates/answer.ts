@@ -1,6 +1,6 @@
 /**
- * What the peers answer: the bytes and headers of Latchkey's GET /v1/verify, with constant values. Before it measures, the driver
- * compares each candidate's answer with Latchkey's.
+ * What the peers answer: the bytes and headers of Latchkey's GET /v1/verify, with constant values.
+ * Before it measures, the driver compares each candidate's answer with Latchkey's.
  */
 import type { AddressInfo } from 'node:net'
 import Fastify, { type FastifyInstance, type FastifyReply } from 'fastify'
@@ -15,17 +15,17 @@ export const body: Verified = {
   expires_at: null,
 }
 
-/** Latchkey's keep-alive time, because a header of each answer carries it. */
+/** Uses Latchkey's keep-alive time, because every response carries it in a header. */
 export const createApp = () => Fastify({ logger: false, keepAliveTimeout: 75_000 })
 
 /** The route's schema: all candidates serialise with the same one. */
 export const route = { schema: { response: { 200: Verified } } }
 
-/** On every response. */
+/** Adds the headers of every response. */
 export const harden = (reply: FastifyReply) =>
   reply.header('x-content-type-options', 'nosniff').header('cache-control', 'no-store')
 
-/** The headers that have nothing to do with counting. */
+/** Adds all headers that have nothing to do with counting. */
 export const identify = (reply: FastifyReply) =>
   harden(reply)
     .header('x-request-id', 'req_0mwpepm4t0000025uf9bfeblpp')

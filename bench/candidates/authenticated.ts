@@ -1,6 +1,6 @@
 /**
- * What `obvious` and `caching` share: a SELECT finds the key by its HMAC, one script call for each request counts, and the
- * answer is Latchkey's. They differ in how they find a key.
+ * What `obvious` and `caching` share: a SELECT finds the key by its HMAC, each request is counted
+ * by a script call, and the response is the same as Latchkey's. They differ in how they find a key.
  */
 import { createHmac, randomUUID } from 'node:crypto'
 import { Redis } from 'ioredis'
@@ -19,9 +19,10 @@ type Counting = Redis & { count(name: string, ttlS: number): Promise<number> }
 const hashSecret = required('HASH_SECRET')
 
 /**
- * Ten connections, the default of postgres.js, but each in a pool of its own. A shared pool of postgres.js 3.4 slows down: under
- * constant load each query leaves an empty place in the array of its busy connections, and the next query searches that
- * array (src/queue.js). After 80 s that search took a quarter of the CPU time.
+ * Ten connections, the default of postgres.js, but each in a pool of its own. A shared pool of
+ * postgres.js 3.4 slows down: under constant load each query leaves an empty place in the array of
+ * its busy connections, and the next query searches that array (src/queue.js). After 80 s that
+ * search took a quarter of the CPU time.
  */
 const pools = Array.from({ length: 10 }, () => postgres(required('DATABASE_URL'), { max: 1 }))
 let next = 0

@@ -1,4 +1,7 @@
-/** The floor: Fastify sending the same bytes without looking at the request. Everything above it is what Latchkey adds. */
+/**
+ * The floor: Fastify sending the same bytes without looking at the request. Everything above it is
+ * what Latchkey adds.
+ */
 import { body, createApp, identify, limit, listen, route } from './answer.ts'
 
 const app = createApp()

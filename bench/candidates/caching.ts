@@ -1,13 +1,15 @@
 /**
- * What a good engineer would write in a day: `obvious` with an LRU cache in front of the SELECT. Here a revoked key works for up to
- * 5 s more.
+ * What a good engineer would write in a day: `obvious` with an LRU cache in front of the SELECT. A
+ * revoked key keeps working for up to 5 s.
  */
 import { type Key, selectKey, serve } from './authenticated.ts'
 
 const cacheMs = 5000
 const entriesMax = 10_000
 
-/** Least recently used first. The promise is stored, so concurrent misses of one key share a SELECT. */
+/**
+ * Least recently used first. The promise is stored, so concurrent misses of one key share a SELECT.
+ */
 const cache = new Map<string, { key: Promise<Key | undefined>; readAtMs: number }>()
 
 async function find(token: string): Promise<Key | undefined> {

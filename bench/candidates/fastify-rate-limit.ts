@@ -1,6 +1,6 @@
 /**
- * Fastify's own rate limiter, counting in Redis by Authorization header, set up as its documentation shows. It does not
- * authenticate.
+ * Fastify's own rate limiter, counting in Redis by Authorization header, set up as its
+ * documentation shows. It does not authenticate.
  */
 import rateLimit from '@fastify/rate-limit'
 import { Redis } from 'ioredis'

@@ -1,6 +1,6 @@
 /**
- * rate-limiter-flexible in Redis, by Authorization header, with the headers its documentation shows. It does not
- * authenticate.
+ * rate-limiter-flexible in Redis, by Authorization header, with the headers its documentation
+ * shows. It does not authenticate.
  */
 import { Redis } from 'ioredis'
 import { RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible'

@@ -1,4 +1,4 @@
-/** The package has no types: these are the parts we use. */
+/** The package has no types. These are the parts we use. */
 declare module 'autocannon' {
   interface Options {
     url: string

@@ -1,4 +1,7 @@
-/** Load by autocannon, in the driver's process: at most what one Node process can send, with latencies in whole milliseconds. */
+/**
+ * Load from autocannon, in the driver's process: at most what one Node process can send, with
+ * latencies in whole milliseconds.
+ */
 import { readFile } from 'node:fs/promises'
 import autocannon from 'autocannon'
 import type { Hit, Shot } from './load.ts'

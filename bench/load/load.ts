@@ -1,10 +1,13 @@
-/** Load: what is sent, and what came back. By wrk if it is on PATH, because it keeps up; otherwise by autocannon (npm). */
+/**
+ * The load: what is sent, and what came back. It comes from wrk if that is on PATH, because wrk
+ * keeps up; otherwise from autocannon (npm).
+ */
 import { spawnSync } from 'node:child_process'
 import { shootAutocannon } from './autocannon.ts'
 import { shootWrk } from './wrk.ts'
 
 export interface Shot {
-  /** With the path. */
+  /** Includes the path. */
   url: string
   /** One token per line, all of the same length. */
   tokensFile: string
@@ -18,9 +21,9 @@ export interface Shot {
 export interface Hit {
   requests: number
   seconds: number
-  /** Failed connections and missing answers. */
+  /** Failed connections and missing responses. */
   failed: number
-  /** Answers that were not 2xx. */
+  /** Responses that were not 2xx. */
   notOk: number
   p50Ms: number
   p99Ms: number
@@ -32,7 +35,7 @@ export interface Load {
 }
 
 export function chooseLoad(): Load {
-  // It prints its version and exits with code 1.
+  // wrk prints its version and exits with code 1.
   const { stdout } = spawnSync('wrk', ['--version'], { encoding: 'utf8' })
   const version = /^wrk (\S+)/.exec(stdout ?? '')?.[1]
   return version === undefined

@@ -1,4 +1,4 @@
-/** Load by wrk: one of its threads sends more than a Node process can answer. */
+/** Load from wrk: one of its threads sends more than a Node process can answer. */
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { wrkScript } from '../paths.ts'
@@ -7,7 +7,7 @@ import type { Hit, Shot } from './load.ts'
 export async function shootWrk({ url, tokensFile, first, count, connections, seconds }: Shot): Promise<Hit> {
   const running = promisify(execFile)('wrk', [
     '--threads=1',
-    // A stalled machine is no error: the default of 2 s would fail the run.
+    // A machine that stalls is not an error: the default of 2 s would fail the run.
     '--timeout=10s',
     `--connections=${connections}`,
     `--duration=${seconds}s`,

@@ -1,4 +1,7 @@
-/** Adds up a .cpuprofile: the share of the busy time spent in each module's and each function's own code. */
+/**
+ * Adds up a .cpuprofile: the share of the busy time spent in each module's and each function's own
+ * code.
+ */
 export interface CpuProfile {
   nodes: { id: number; callFrame: { functionName: string; url: string; lineNumber: number } }[]
   /** The node that was running, and the microseconds since the previous sample. */
@@ -11,7 +14,7 @@ export interface SelfTimes {
   functions: Map<string, number>
 }
 
-/** `skipUs`: start and warm-up, to be left out. */
+/** `skipUs`: how much to leave out at the beginning, for start and warm-up. */
 export function selfTimes({ nodes, samples, timeDeltas }: CpuProfile, skipUs: number): SelfTimes {
   const frames = new Map(nodes.map(({ id, callFrame }) => [id, callFrame]))
   const modules = new Map<string, number>()

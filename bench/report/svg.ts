@@ -1,4 +1,7 @@
-/** A plot of a benchmark: a bar for each candidate up to its median, with a line from the 25th to the 75th percentile. */
+/**
+ * A plot of a benchmark: a bar for each candidate up to its median, with a line from the 25th to
+ * the 75th percentile.
+ */
 import type { Outcome, Table } from '../outcome.ts'
 import type { Result } from '../rounds.ts'
 import { type Column, columns, shown } from './columns.ts'
@@ -55,7 +58,7 @@ function panel(
   return [text(left, top - 10, title, 'fill="#56636b"'), ...bars]
 }
 
-/** What Latchkey is compared with is grey. */
+/** The candidates that Latchkey is compared with are grey. */
 const peers = ['latchkey-before', 'bare', 'fastify-rate-limit', 'flexible', 'obvious', 'caching']
 const isOurs = (name: string) => !peers.includes(name)
 

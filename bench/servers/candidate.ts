@@ -1,6 +1,7 @@
 /**
- * A measured process: Latchkey as its users start it, or a peer. Each prints `{"msg":"listening","port":N}` on a line of its own,
- * as Latchkey's log does, and answers the probe's question.
+ * A measured process: Latchkey as its users start it, or a peer. Each prints
+ * `{"msg":"listening","port":N}` on a line of its own, as Latchkey's log does, and answers the
+ * probe's question.
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -21,7 +22,7 @@ export type CandidateName =
 export interface Candidate {
   name: string
   url: string
-  /** It goes on working for a request after the response: last_used_at. */
+  /** Whether it keeps working on a request after the response: Latchkey writes last_used_at. */
   writesLater: boolean
   usage(): Promise<Usage>
   stop(): Promise<void>
@@ -33,7 +34,7 @@ export interface CandidateOptions {
   hashSecret: string
   /** Options of node itself. */
   nodeArgs?: string[]
-  /** Latchkey's program, where it is not this checkout's. */
+  /** Latchkey's program, if it is not that of this checkout. */
   cli?: string
 }
 
@@ -45,7 +46,8 @@ export async function startCandidate(name: CandidateName, options: CandidateOpti
   const [program, args] = isLatchkey ? [cli, ['serve']] : [candidateProgram(name), []]
   const child = fork(program, args, {
     execArgv: [...nodeArgs, '--import', probe],
-    // Nothing else from our environment: a NODE_OPTIONS or LOG_LEVEL would change what is measured.
+    // Pass nothing else from our environment: NODE_OPTIONS or LOG_LEVEL would change what is
+    // measured.
     env: {
       PATH: process.env.PATH,
       NODE_ENV: 'production',

@@ -1,4 +1,7 @@
-/** The Postgres behind the candidates: an embedded one in this run's folder, or that of BENCH_DATABASE_URL. */
+/**
+ * The Postgres behind the candidates: an embedded one in this run's folder, or the one in
+ * BENCH_DATABASE_URL.
+ */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import postgres from 'postgres'

@@ -1,13 +1,16 @@
-/** What a server of several processes has used: the first one, its children, and those that have ended. Linux only. */
+/**
+ * CPU time of a server with several processes: the first one, its children, and those that have
+ * ended. Linux only.
+ */
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 
 /** The unit of CPU time in /proc/PID/stat, whatever the kernel's own tick is. */
 const tickUs = 10_000
 
 /**
- * From `schedstat` the process's own time: in nanoseconds, because a tick is too coarse for a short window. It is that of the
- * main thread, and Postgres has no other. From `stat` the parent and the time of ended children, after the name, which may
- * contain blanks and brackets.
+ * `schedstat` has the process's own time in nanoseconds; a tick is too coarse for a short window.
+ * It covers the main thread only, but Postgres has no others. `stat` has the parent and the time of
+ * ended children, after the name, which may contain blanks and brackets.
  */
 function timesOf(pid: number) {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')

@@ -1,4 +1,4 @@
-/** The load balancers we know, and their configurations. */
+/** The supported load balancers and their configurations. */
 
 export interface Backend {
   /** Address and port of an instance. */
@@ -8,7 +8,7 @@ export interface Backend {
 }
 
 export interface ProxyRules {
-  /** The proxy itself answers 403 to a request with this header. In lower case. */
+  /** A header, in lower case. The proxy itself answers 403 to requests that have it. */
   refusedHeader?: string
   /** Pass bodies on as they arrive instead of when they are complete. HAProxy always does. */
   streamed?: boolean
@@ -24,7 +24,7 @@ export interface ProxyKind {
 const check = ({ readyPort }: Backend) =>
   readyPort === undefined ? '' : ` check port ${readyPort} inter 200ms fall 2 rise 1`
 
-/** They keep connections to the instances open, as in production. */
+/** Both keep connections to the instances open, as in production. */
 export const proxyKinds: readonly ProxyKind[] = [
   {
     name: 'nginx',

@@ -1,4 +1,4 @@
-/** The Redis the candidates count in: our own redis-server, or that of BENCH_REDIS_URL. */
+/** The Redis the candidates count in: our own redis-server, or the one in BENCH_REDIS_URL. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { Redis } from 'ioredis'
 import { freePort } from './free-port.ts'

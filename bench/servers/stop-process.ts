@@ -1,4 +1,4 @@
-/** Ends a process that we started: by SIGTERM, and after ten seconds by SIGKILL. */
+/** Stops a process that we started: with SIGTERM, and after ten seconds with SIGKILL. */
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 

@@ -1,8 +1,8 @@
--- Tells whether this server counts, and does for this user all that the other scripts ask of it. To a name that nobody else uses,
--- and nothing is left behind.
+-- Checks that this server counts, and that this user may run every command of the other scripts. It
+-- uses a name that nothing else uses, and leaves nothing behind.
 --
 -- KEYS[1]  rl:{<any id>}:probe
--- Answers  { seconds, microseconds }
+-- Returns  { seconds, microseconds }
 
 local now = redis.call('time')
 redis.call('mget', KEYS[1])
@@ -11,6 +11,6 @@ redis.call('exists', KEYS[1])
 redis.call('ttl', KEYS[1])
 redis.call('set', KEYS[1], 0)
 redis.call('incrby', KEYS[1], 1)
--- An expiry of nothing removes the key at once.
+-- An expiry of 0 removes the key immediately.
 redis.call('expire', KEYS[1], 0)
 return { tonumber(now[1]), tonumber(now[2]) }

@@ -1,19 +1,25 @@
 /**
- * The batch: what arrives in one turn of the event loop goes to a server as one statement. A lone item goes out at the
- * end of its own turn, so batching adds no waiting; while as many batches as allowed are under way, items gather.
+ * Sends the items that arrive in one turn of the event loop to a server as one call. A lone item is
+ * sent at the end of its own turn, so batching adds no delay. While as many batches as allowed are
+ * in flight, further items gather.
  */
 import { Overloaded, Unavailable } from '../stores.ts'
 
 export interface BatcherOptions<I, O> {
-  /** Answers each item, in order. A rejection goes to every item of the batch. */
+  /**
+   * Resolves to one result for each item, in order. A rejection goes to every item of the batch.
+   */
   run: (items: I[], timeoutMs: number) => Promise<O[]>
-  /** Items in one batch. */
+  /** Maximum number of items in one batch. */
   batchMax: number
-  /** Batches under way at once. */
+  /** Maximum number of batches in flight at once. */
   inFlightMax: number
-  /** Items waiting; one more is refused with Unavailable. */
+  /** Maximum number of items waiting; one more is rejected with Overloaded. */
   queueMax: number
-  /** From adding an item to giving it up, milliseconds. A batch's own time ends with its oldest item's. */
+  /**
+   * Milliseconds from adding an item until it is given up. A batch must finish within the time of
+   * its oldest item.
+   */
   timeoutMs: number
   onBatch?: (size: number) => void
   onShed?: () => void
@@ -21,11 +27,11 @@ export interface BatcherOptions<I, O> {
 
 export interface Batcher<I, O> {
   add(item: I): Promise<O>
-  /** Resolves when nothing is waiting or under way any more. */
+  /** Resolves when nothing is waiting or in flight any more. */
   drained(): Promise<void>
 }
 
-/** However late a batch gets its turn it has this long to be answered. */
+/** The time that a batch gets even if its items have waited long. */
 const timeoutMinMs = 200
 
 interface Waiting<I, O> {
@@ -43,16 +49,19 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
   let scheduled = false
   let onDrained: (() => void)[] = []
 
-  /** Gives up what has waited for its time; one timer for all, for the oldest. */
+  /**
+   * Gives up items that have waited too long. One timer, set for the oldest item, serves all of
+   * them.
+   */
   function expire(ms: number) {
     expiring ??= setTimeout(() => {
       expiring = undefined
       const untilMs = performance.now() - timeoutMs + 1
-      queue = queue.filter((one) => !late(one, untilMs))
-      for (const batch of inFlight) for (const one of batch) late(one, untilMs)
-      // Of each batch the first that is not late yet, which need not be its first.
+      queue = queue.filter((waiting) => !late(waiting, untilMs))
+      for (const batch of inFlight) for (const waiting of batch) late(waiting, untilMs)
+      // In each batch, the oldest item that is not late yet, which need not be the first.
       const oldest = [...inFlight, queue].map((some) => some.find(({ sinceMs }) => sinceMs > untilMs))
-      const nextMs = Math.min(...oldest.map((one) => one?.sinceMs ?? Infinity))
+      const nextMs = Math.min(...oldest.map((waiting) => waiting?.sinceMs ?? Infinity))
       if (Number.isFinite(nextMs)) expire(nextMs - untilMs)
     }, ms)
     expiring.unref()

@@ -1,9 +1,10 @@
 /**
- * Usable keys by their token, bounded. Holds no token: entries are found by a SHA-256 under a salt of this process,
- * which costs a fifth of the HMAC that is stored (a memory dump gives neither the token nor the stored hash).
+ * A bounded cache of usable keys by token. It stores no token: entries are found by a SHA-256 with
+ * a salt of this process, which costs a fifth of the HMAC stored in Postgres.
  *
- * Least-recently-used in two generations: a hit in the old one moves to the young one; when the young one is full it
- * becomes the old one and what the old one still held is forgotten. One map look-up for a hot key, no list to keep.
+ * Evicts the least recently used keys, in two generations. A hit in the old generation moves the
+ * key to the young one. When the young one is full, it becomes the old one, and the rest of the old
+ * one is dropped. A hot key costs one map look-up, and there is no list to maintain.
  */
 import { hash, randomBytes } from 'node:crypto'
 import type { Caller } from '../../plugins/authenticate.ts'
@@ -11,24 +12,24 @@ import type { TokenHashes } from '../rules/key-hasher.ts'
 
 /** A key as read from Postgres. decide.ts says when it is trusted. */
 export interface CachedKey extends Caller, TokenHashes {
-  /** Its name in the cache: `nameOf` its token. */
+  /** Its name in the cache: `nameOf(token)`. */
   readonly cacheName: string
   readonly version: number
-  /** When the reading began, on this process's monotonic clock, milliseconds. */
+  /** When the read began, on this process's monotonic clock, in milliseconds. */
   readonly readAtMs: number
   /** The key's expiry on the same clock; Infinity if it has none. */
   readonly expiresAtMonoMs: number
   /** Unix second of the use last reported to `onUse`. */
   touchedS: number
-  /** Whether a reading in the background is under way. */
+  /** Whether the key is being read again in the background. */
   refreshing: boolean
 }
 
 export interface KeyCache {
-  /** The name under which a token's key is kept. */
+  /** The name under which a token's key is stored. */
   nameOf(token: string): string
   get(name: string): CachedKey | undefined
-  /** Keeps the key unless what is there was read later. */
+  /** Stores the key, unless the stored one was read later. */
   set(key: CachedKey): void
   delete(name: string): void
   readonly size: number
@@ -40,7 +41,7 @@ export function createKeyCache(entriesMax: number): KeyCache {
   let young = new Map<string, CachedKey>()
   let old = new Map<string, CachedKey>()
 
-  function keep(name: string, key: CachedKey) {
+  function store(name: string, key: CachedKey) {
     if (young.size >= generationMax && !young.has(name)) {
       old = young
       young = new Map()
@@ -56,7 +57,7 @@ export function createKeyCache(entriesMax: number): KeyCache {
       const older = old.get(name)
       if (older !== undefined) {
         old.delete(name)
-        keep(name, older)
+        store(name, older)
       }
       return older
     },
@@ -65,7 +66,7 @@ export function createKeyCache(entriesMax: number): KeyCache {
       const present = young.get(name) ?? old.get(name)
       if (present !== undefined && present.readAtMs > key.readAtMs) return
       old.delete(name)
-      keep(name, key)
+      store(name, key)
     },
     delete(name) {
       young.delete(name)

@@ -1,14 +1,15 @@
 /**
- * When keys were last used: noted in memory, written to Postgres in one statement at most a second later. Best effort: what
- * could not be written is tried again with what came since; a killed process loses up to a second of it.
+ * Records when keys were last used: in memory first, then in Postgres, in batches, at most a second
+ * later. Best effort: a failed write is retried with the uses that have come since, and a killed
+ * process loses up to a second of them.
  */
 import type { KeyStore } from '../stores.ts'
 
 export interface LastUsed {
   note(keyId: string, atS: number): void
   /**
-   * The last uses not known to be in Postgres now, Unix seconds. Asked for before a key is read from there: a use that is
-   * written meanwhile, which the reading may have missed, is still told.
+   * The last uses that may not be in Postgres yet, in Unix seconds. Call this before reading a key,
+   * so that a use written during the read, which the read may miss, is still included.
    */
   pending(): (keyId: string) => number | null
   /** Writes what is pending and stops. */
@@ -17,13 +18,16 @@ export interface LastUsed {
 
 const flushEveryMs = 500
 const statementMax = 5000
-/** Keys noted while Postgres is away; about 100 bytes each. Beyond it the uses of further keys are forgotten. */
+/**
+ * Maximum number of keys to remember while Postgres is down, about 100 bytes each. Beyond it, uses
+ * of further keys are dropped.
+ */
 const pendingMax = 200_000
 
 export function createLastUsed(options: {
   keys: Pick<KeyStore, 'touch'>
   onBatch?: (size: number) => void
-  /** Once for each change between being written and not. */
+  /** Called when writes begin to fail and when they succeed again. */
   onMode?: (written: boolean, reason: string) => void
 }): LastUsed {
   const { keys, onBatch, onMode } = options
@@ -37,13 +41,14 @@ export function createLastUsed(options: {
     if (known === undefined ? noted.size < pendingMax : known < atS) noted.set(keyId, atS)
   }
 
-  function tell(now: boolean, reason: string) {
+  function report(now: boolean, reason: string) {
     if (now !== written) onMode?.(now, reason)
     written = now
   }
 
   async function flush() {
-    // What comes while this is written waits for the next time: else each write would pick up the few of its own moment.
+    // Uses that arrive during this write wait for the next flush. Otherwise one small statement
+    // would follow another.
     const all = [...noted]
     noted = new Map()
     writing = new Map(all)
@@ -53,9 +58,9 @@ export function createLastUsed(options: {
         onBatch?.(batch.size)
         await keys.touch(batch)
       }
-      if (all.length > 0) tell(true, '')
+      if (all.length > 0) report(true, '')
     } catch (error) {
-      tell(false, (error as Error).message)
+      report(false, (error as Error).message)
       for (const [keyId, atS] of all) note(keyId, atS)
     } finally {
       writing = new Map()
@@ -72,7 +77,7 @@ export function createLastUsed(options: {
   return {
     note,
     pending() {
-      // A flush replaces these maps and leaves them as they are.
+      // A flush replaces these maps without emptying them.
       const [later, earlier] = [noted, writing]
       return (keyId) => {
         const atS = Math.max(later.get(keyId) ?? 0, earlier.get(keyId) ?? 0)

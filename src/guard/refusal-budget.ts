@@ -1,26 +1,30 @@
 /**
- * Bounds what somebody without a key can make us write. Each refusal is a committed audit entry, so without a bound a stranger
- * fills the disk. Each address may have so many recorded in a minute of the clock; IPv6 addresses count by their /64, which is
- * what one subscriber gets (RFC 6177). Per instance, and in memory.
+ * Limits what someone without a key can make us write. Each refusal is a committed audit entry, so
+ * without a limit anyone could fill the disk. Each address has a budget of recorded refusals in
+ * each clock minute. IPv6 addresses count by their /64, which is what one subscriber gets (RFC
+ * 6177). Budgets are per instance and in memory.
  */
 import { minuteOf, resetAtSOf } from '../rules/window.ts'
 
 export interface RefusalBudget {
-  /** Takes one refusal from the address's budget. 0: record it. Else there is none left for so many seconds. */
+  /**
+   * Takes one refusal from the address's budget. Returns 0 if it may be recorded, otherwise the
+   * number of seconds until the address has a new budget.
+   */
   take(address: string | null): number
-  /** How many budgets this minute has. */
+  /** How many budgets are in use this minute. */
   readonly addresses: number
 }
 
 export interface RefusalBudgetOptions {
   perMinute: number
-  /** Addresses with a budget of their own. All others share one. */
+  /** Maximum number of addresses with their own budget. All others share one. */
   addressesMax?: number
   /** Unix milliseconds. */
   now?: () => number
 }
 
-/** The cause of the 503 that is sent instead. */
+/** The cause of the 503 that is sent instead of a 401. */
 export class RefusalBudgetSpent extends Error {}
 
 /** About 1 MB. */
@@ -51,14 +55,17 @@ export function createRefusalBudget(options: RefusalBudgetOptions): RefusalBudge
   }
 }
 
-/** An IPv4 address, also one written as IPv6, stands for itself; another IPv6 address for its /64. */
+/**
+ * The group that shares a budget: an IPv4 address (even if written as IPv6) by itself, any other
+ * IPv6 address with its /64.
+ */
 export function addressGroup(address: string): string {
   if (!address.includes(':')) return address
   const hextets = withoutDots(address.split('%', 1)[0]!)
   const [before = [], after = []] = hextets.split('::').map(numbersOf)
   const all = [...before, ...new Array<number>(8 - before.length - after.length).fill(0), ...after]
   const [high = 0, low = 0] = all.slice(6)
-  // A listener on :: sees every IPv4 client as ::ffff:a.b.c.d: one /64 for all of them.
+  // A listener on :: sees every IPv4 client as ::ffff:a.b.c.d, and all of these are in one /64.
   const isIpv4 = all[5] === 0xffff && all.slice(0, 5).every((hextet) => hextet === 0)
   if (isIpv4) return [high >> 8, high & 255, low >> 8, low & 255].join('.')
   return all

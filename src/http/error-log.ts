@@ -1,7 +1,8 @@
 /**
- * What the log says of requests that failed. A flood of them must not become a flood of lines: a 401 is in the audit log and a
- * 429 in the key's counter, so they are logged at debug level only. Of 503s, and of what needs no key to be caused, there is one
- * line a second for each status, with how many were left out.
+ * Logs requests that failed. A flood of requests must not become a flood of lines. 401s are in the
+ * audit log and 429s in the key's counter, so both are logged at debug level only. 503s, and errors
+ * that anyone can cause without a key, get one line a second for each status, with the number of
+ * lines left out.
  */
 import type { FastifyRequest } from 'fastify'
 import type { ApiError } from '../../plugins/api-error.ts'
@@ -12,16 +13,16 @@ const lineEveryMs = 1000
 
 export type ErrorLog = (error: ApiError, request: FastifyRequest | null, requestId: string) => void
 
-/** `seen`: what may be told of a request. */
+/** `fieldsOf`: the fields of a request that may be logged. */
 export function createErrorLog(
   log: Log,
-  seen: (request: FastifyRequest) => Record<string, unknown>,
+  fieldsOf: (request: FastifyRequest) => Record<string, unknown>,
   now: () => number = () => performance.now(),
 ): ErrorLog {
-  /** By what they are limited by: when the last line was written, and how many were left out since. */
+  /** For each limit, when its last line was written, and how many were left out since. */
   const limited = new Map<string, { loggedAtMs: number; suppressed: number }>()
 
-  /** How many were left out before this one, or null to leave it out too. */
+  /** Returns how many lines were left out before this one, or null to leave this one out too. */
   function admit(limit: string): number | null {
     const last = limited.get(limit)
     if (last && now() - last.loggedAtMs < lineEveryMs) {
@@ -43,7 +44,7 @@ export function createErrorLog(
       request_id: requestId,
       status: statusCode,
       code: error.code,
-      ...(request && { ...seen(request), key_id: request.caller?.id }),
+      ...(request && { ...fieldsOf(request), key_id: request.caller?.id }),
       ...(statusCode === 503 && { reason: (error.cause as Error)?.message }),
       suppressed,
       ...(level === 'error' && { err: error.cause ?? error }),
@@ -52,12 +53,12 @@ export function createErrorLog(
   }
 }
 
-/** What limits the lines about such an error; null: nothing does. */
+/** The limit that applies to lines about this error; null if none does. */
 function limitOf({ statusCode, cause }: ApiError, request: FastifyRequest | null): string | null {
-  // Apart, so that a flood of strangers does not hide that a server is down.
+  // Separate from other 503s, so that a flood from one address does not hide that a server is down.
   if (cause instanceof RefusalBudgetSpent) return 'over budget'
   if (statusCode === 503) return '503'
-  // The limit of its key bounds what a caller can cause.
+  // A caller's errors are bounded by the rate limit of its key.
   return levelOf(statusCode) === 'info' && !request?.caller ? String(statusCode) : null
 }
 

@@ -1,4 +1,7 @@
-/** Counts in this process: for one instance with nothing installed. The same interface as the one on Redis. */
+/**
+ * Counts in this process, for a single instance without Redis. It has the same interface as the
+ * Redis counter.
+ */
 import { minuteOf } from '../rules/window.ts'
 import type { Counter } from '../stores.ts'
 import { createMinuteCounts, type MinuteCounts } from './minute-counts.ts'
@@ -8,7 +11,10 @@ const versionTtlMs = 10 * 60_000
 const pruneAbove = 10_000
 
 export interface MemoryCounterOptions {
-  /** Whether this process is the only one that caches keys. If not, it cannot tell the others of a change, and confirms none. */
+  /**
+   * Whether this process is the only one that caches keys. If not, it cannot notify the others of a
+   * change, so it confirms none.
+   */
   alone?: boolean
   counts?: MinuteCounts
   now?: () => number

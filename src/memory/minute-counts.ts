@@ -1,20 +1,23 @@
 /**
- * Counts of the current minute in this process. The counter of an instance that runs alone; and, where Redis counts, the
- * last counts seen from it, to continue from while it is down.
+ * Counts of the current minute in this process. They are the counter of an instance that runs
+ * alone. Where Redis counts, they are the last counts seen from it, to continue from while it is
+ * down.
  */
 
 export interface MinuteCounts {
   /**
-   * Adds hits and returns the count after them: never less than the known count plus these, nor than `shared`, the count
-   * that the shared store answered. So a shared count that was lost (a restart) does not admit anything twice.
-   * Without `shared`, 0 where the key finds no room: then nothing was counted.
+   * Adds hits and returns the new count: never less than the known count plus `hits`, nor than
+   * `shared`, the count that the shared store reported. So a shared count that was lost (in a
+   * restart) admits nothing twice. Without `shared`, returns 0 if there is no room for the key;
+   * then nothing was counted.
    */
   add(keyId: string, minute: number, hits: number, shared?: number): number
 }
 
 /** `keysMax`: distinct keys of one minute; about 100 bytes each. */
 export function createMinuteCounts(keysMax = 1_000_000): MinuteCounts {
-  // Two, by the minute's parity: at the boundary the servers of a cluster may answer for both minutes in turn.
+  // Two, by the minute's parity: around the turn of a minute, the servers of a cluster may report
+  // either minute.
   const minutes = [
     { minute: -1, counts: new Map<string, number>() },
     { minute: -1, counts: new Map<string, number>() },

@@ -1,4 +1,7 @@
-/** The ops listener: probes and metrics, on a port of its own that need not be reachable from outside. */
+/**
+ * The ops listener: probes and metrics, on their own port, which need not be reachable from
+ * outside.
+ */
 import Fastify, { type FastifyInstance } from 'fastify'
 import errors from '../../plugins/errors.ts'
 import httpFraming from '../../plugins/http-framing.ts'
@@ -11,7 +14,7 @@ import operatorAuth, { type OperatorAuthOptions } from './operator-auth.ts'
 export interface OpsOptions extends OperatorAuthOptions {
   service: Pick<Service, 'metrics' | 'health'>
   docsBase: () => string
-  /** Of the public listener: not yet open, open, or told to stop. */
+  /** The state of the public listener: not yet open, open, or about to close. */
   state: () => 'starting' | 'ready' | 'draining'
 }
 
@@ -33,7 +36,8 @@ export function createOps({ service, docsBase, state, tokens, metricsToken }: Op
   ops.register(async (app) => {
     const open = { config: { credential: 'none' } } as const
     app.get('/healthz', open, () => ({ status: 'ok' }))
-    // A server behind that is away does not fail it: a load balancer would drop every instance at once.
+    // A Redis or Postgres that is down does not fail this probe, or a load balancer would drop
+    // every instance at once.
     app.get('/readyz', open, (_request, reply) => {
       const status = state()
       return reply.code(status === 'ready' ? 200 : 503).send({ status, ...service.health() })

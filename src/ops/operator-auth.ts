@@ -1,8 +1,11 @@
 /**
- * Lets only operators use the ops listener. With OPS_TOKEN that takes one of its tokens; without, a request made on this machine
- * that means this machine. A route says in its `config` if it needs something else, so a route that says nothing is guarded.
+ * Lets only operators use the ops listener. With OPS_TOKEN, a request needs one of its tokens.
+ * Without it, the request must come from this machine and its Host header must name this machine. A
+ * route that needs something else says so in its `config`, so a route that says nothing is
+ * protected.
  *
- * Runs in onRequest, for unknown routes too, so that nobody without a token learns which routes there are.
+ * Runs in onRequest, for unknown routes too, so that nobody without a token learns which routes
+ * exist.
  */
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { AddressInfo } from 'node:net'
@@ -17,19 +20,19 @@ export interface OperatorToken {
 }
 
 export interface OperatorAuthOptions {
-  /** Empty: no token is needed on this machine, and none is enough elsewhere. */
+  /** If empty, requests from this machine need no token, and all others are refused. */
   tokens: readonly OperatorToken[]
-  /** null: the metrics are open. */
+  /** null: the metrics need no token. */
   metricsToken: string | null
 }
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Who asks: the name of the token, or `local`. */
+    /** Who made the request: the name of the token, or `local`. */
     operator: string | null
   }
   interface FastifyContextConfig {
-    /** What the route needs in place of an operator. */
+    /** What the route needs instead of an operator. */
     credential?: 'none' | 'metrics'
   }
 }
@@ -62,12 +65,15 @@ const unauthorized = (tokenName = 'OPS_TOKEN') =>
   new ApiError('operator_unauthorized', {
     param: 'authorization',
     ...(tokenName === 'METRICS_TOKEN' && {
-      suggestion: 'Send `Authorization: Bearer …` with the METRICS_TOKEN of the service.',
+      suggestion: 'Send `Authorization: Bearer …` with the METRICS_TOKEN of this service.',
     }),
     headers: { 'www-authenticate': 'Bearer realm="latchkey ops"' },
   })
 
-/** Whose token a request presents, or null. Compares digests, all of them: the time taken tells nothing of any token. */
+/**
+ * Returns a function that names the owner of a request's token, or null. It compares the digests of
+ * all tokens, so that the time taken reveals nothing about any of them.
+ */
 function tokenReader(tokens: readonly OperatorToken[]) {
   const known = tokens.map(({ name, token }) => ({ name, digest: digestOf(token) }))
   return ({ raw: { rawHeaders } }: FastifyRequest): string | null => {
@@ -78,7 +84,7 @@ function tokenReader(tokens: readonly OperatorToken[]) {
     const presented = values.length === 1 ? /^Bearer (\S+)$/.exec(values[0]!)?.[1] : undefined
     if (presented === undefined) return null
     const digest = digestOf(presented)
-    const matching = known.filter((one) => timingSafeEqual(one.digest, digest))
+    const matching = known.filter((operator) => timingSafeEqual(operator.digest, digest))
     return matching[0]?.name ?? null
   }
 }
@@ -87,7 +93,10 @@ const digestOf = (token: string) => createHash('sha256').update(token).digest()
 
 const isLoopback = (address: string) => address === '::1' || (isIPv4(address) && address.startsWith('127.'))
 
-/** A web page reaches this machine under a name of its own by DNS rebinding; its browser then sends that name. */
+/**
+ * By DNS rebinding, a web page can reach this machine under its own host name. The browser then
+ * sends that name.
+ */
 function namesLoopback(host = ''): boolean {
   const name = /^(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d+)?$/.exec(host.toLowerCase())?.[1] ?? ''
   return name === 'localhost' || name.endsWith('.localhost') || isLoopback(name.replace(/^\[(.*)\]$/, '$1'))
@@ -95,7 +104,9 @@ function namesLoopback(host = ''): boolean {
 
 const safeMethods = ['GET', 'HEAD', 'OPTIONS']
 
-/** A browser tells where a state-changing request comes from; what is no browser sends no Origin. */
+/**
+ * A browser sends the Origin of a state-changing request. Clients that are not browsers send none.
+ */
 function isFromForeignPage({ method, headers: { origin, host } }: FastifyRequest): boolean {
   if (origin === undefined || safeMethods.includes(method)) return false
   return !URL.canParse(origin) || new URL(origin).host !== host?.toLowerCase()

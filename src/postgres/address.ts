@@ -1,4 +1,4 @@
-/** Where a DATABASE_URL leads: hosts, TLS, and what is left of the URL for postgres.js. */
+/** Reads a DATABASE_URL: its hosts, its TLS settings, and the rest of the URL for postgres.js. */
 import { readSsl, type Ssl, type SslSettings } from './ssl.ts'
 
 export interface Host {
@@ -8,24 +8,30 @@ export interface Host {
 }
 
 export interface Address {
-  /** The URL without what is read here: postgres.js would send it on to the server, which refuses what it does not know. */
+  /**
+   * The URL without the parameters read here. postgres.js would send those to the server, which
+   * rejects parameters it does not know.
+   */
   url: string
   hosts: Host[]
   ssl: Ssl | null
-  /** sslnegotiation=direct: TLS from the first byte on, without asking the server whether it offers it. */
+  /**
+   * sslnegotiation=direct: TLS from the first byte, without asking the server whether it offers
+   * TLS.
+   */
   direct: boolean
 }
 
-const readHere = ['ssl', 'sslmode', 'sslrootcert', 'sslcert', 'sslkey', 'sslnegotiation', 'host', 'port']
+const ownParams = ['ssl', 'sslmode', 'sslrootcert', 'sslcert', 'sslkey', 'sslnegotiation', 'host', 'port']
 
 export function readAddress(databaseUrl: string, env: SslSettings): Address {
   const url = new URL(databaseUrl)
   const params = new URLSearchParams(url.searchParams)
-  // postgres.js's own name for it.
+  // postgres.js has its own name for sslmode.
   const alias = params.get('ssl')
   if (alias && !params.has('sslmode'))
     params.set('sslmode', alias === 'true' ? 'verify-full' : alias === 'false' ? 'disable' : alias)
-  for (const name of readHere) url.searchParams.delete(name)
+  for (const name of ownParams) url.searchParams.delete(name)
 
   const names = (params.get('host') || decodeURIComponent(url.hostname)).split(',')
   const ports = (params.get('port') || url.port || '5432').split(',').map(Number)

@@ -1,4 +1,7 @@
-/** The audit log in Postgres. Refusals come in batches; management actions write their entry in their own statement. */
+/**
+ * The audit log in Postgres. Refusals are written in batches; a management action writes its entry
+ * in its own statement.
+ */
 import type { Row } from 'postgres'
 import { newId } from '../rules/id.ts'
 import type { Actor, AuditEntry, AuditEvent, AuditLog } from '../stores.ts'
@@ -32,7 +35,8 @@ export function createAuditLog(pools: { audit: Pool; operator: Pool }): AuditLog
         ip: refusal.ip,
         user_agent: refusal.userAgent,
       }))
-      // As one JSON value: one parameter and one prepared statement, whatever the size of the batch.
+      // One JSON value takes one parameter and one prepared statement, whatever the size of the
+      // batch.
       await pools.audit.run(
         (sql) => sql`
           insert into audit_log (${sql(columns)})
@@ -69,7 +73,10 @@ const entry = (sql: Query) => sql`
 
 const toEntry = (row: Row): AuditEntry => ({ ...(row as AuditEntry) })
 
-/** The audit entry of a change, for the function that makes the change: neither is there without the other. */
+/**
+ * The audit entry of a change, as an argument of the database function that makes the change, so
+ * that neither is committed without the other.
+ */
 export const auditEntry = (sql: Query, event: AuditEvent, actor: Actor, entry: Entry) =>
   sql`json_populate_record(null::audit_log, ${JSON.stringify({
     id: newId('aud_'),

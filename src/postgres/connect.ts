@@ -1,6 +1,7 @@
 /**
- * postgres.js on connections of our own. Left to itself postgres.js 3.4 connects again at once, without end, to a port that
- * accepts and closes or that speaks another protocol: 500 times a second, with one CPU busy.
+ * Runs postgres.js on connections that we open. By itself, postgres.js 3.4 reconnects at once and
+ * forever to a port that accepts and closes, or that speaks another protocol: 500 times a second,
+ * with one CPU busy.
  */
 import type { Socket } from 'node:net'
 import { Duplex } from 'node:stream'
@@ -10,21 +11,24 @@ import { readAddress } from './address.ts'
 import { closed, dial, notPostgres } from './dial.ts'
 import type { SslSettings } from './ssl.ts'
 
-/** Between two tries on a server that did not answer, or on the whole list of hosts. */
+/** How long to wait before retrying a server that did not answer, or the whole list of hosts. */
 const pauseMs = 200
-/** The first byte from a Postgres server: authentication, error, notice, or another protocol version. */
+/**
+ * What a Postgres server's first byte can mean: authentication, error, notice, or another protocol
+ * version.
+ */
 const firstBytes = [...'RENv'].map((letter) => letter.charCodeAt(0))
 
 export type Connect = (options: postgres.Options<Record<string, never>> & { connect_timeout: number }) => Sql
 
-/** Throws if the settings for TLS are wrong. */
+/** Throws if the TLS settings are invalid. */
 export function postgresAt(databaseUrl: string, env: SslSettings = {}): Connect {
   const address = readAddress(databaseUrl, env)
   const { hosts } = address
   let current = 0
   let notBeforeMs = 0
 
-  const left = (index: number, hadAnswered: boolean) => {
+  const moveOn = (index: number, hadAnswered: boolean) => {
     if (current === index) current = (index + 1) % hosts.length
     const wasLast = index === hosts.length - 1
     if (wasLast && (hosts.length > 1 || !hadAnswered)) notBeforeMs = performance.now() + pauseMs
@@ -35,10 +39,10 @@ export function postgresAt(databaseUrl: string, env: SslSettings = {}): Connect 
     try {
       if (index === 0) await sleep(Math.max(0, notBeforeMs - performance.now()), undefined, { signal })
       const socket = await dial(hosts[index]!, address, timeoutMs, signal)
-      watch(socket, (hadAnswered) => left(index, hadAnswered))
+      watch(socket, (hadAnswered) => moveOn(index, hadAnswered))
       return socket
     } catch (error) {
-      left(index, false)
+      moveOn(index, false)
       return failing(error as Error)
     }
   }
@@ -54,13 +58,16 @@ export function postgresAt(databaseUrl: string, env: SslSettings = {}): Connect 
     }
     const sql = postgres(address.url, { ...options, ...ours }) as Sql
     const { end } = sql
-    // postgres.js would use a connection that is made after the end, and never close it.
+    // postgres.js would use a connection that opens after end(), and never close it.
     sql.end = (how) => end(how).finally(() => ended.abort())
     return sql
   }
 }
 
-/** Tells postgres.js of an end that it would answer with the next try, and tells it when the answer is not Postgres's. */
+/**
+ * Reports an error to postgres.js where it would see none: when a connection just closes, after
+ * which it would reconnect at once, and when the server is not Postgres.
+ */
 function watch(socket: Socket, onEnd: (hadAnswered: boolean) => void) {
   let hadAnswered = false
   socket.once('data', (bytes: Buffer) => {
@@ -68,7 +75,8 @@ function watch(socket: Socket, onEnd: (hadAnswered: boolean) => void) {
     if (hadAnswered) return
     socket.emit('error', notPostgres())
     socket.destroy()
-    // postgres.js gets the same bytes, and prints what it takes for unknown messages: this is one that never ends.
+    // postgres.js gets the same bytes, and prints messages it does not know. As 0xff they are one
+    // message that never ends, so it prints nothing.
     bytes.fill(0xff)
   })
   socket.once('close', (hadError: boolean) => {
@@ -77,7 +85,10 @@ function watch(socket: Socket, onEnd: (hadAnswered: boolean) => void) {
   })
 }
 
-/** postgres.js loses a connection for good when the function that opens its socket rejects. So it gets one that fails. */
+/**
+ * postgres.js loses a connection for good if the function that opens its socket rejects. So it gets
+ * a socket that fails instead.
+ */
 const failing = (error: Error) =>
   new Duplex({
     read() {},

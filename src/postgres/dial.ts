@@ -1,17 +1,20 @@
-/** One connection to a Postgres server, up to the point where postgres.js takes over: TCP or Unix socket, then TLS. */
+/**
+ * Opens a connection to a Postgres server, up to the point where postgres.js takes over: TCP or
+ * Unix socket, then TLS.
+ */
 import { connect, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import type { Address, Host } from './address.ts'
 import type { Ssl } from './ssl.ts'
 
-/** Why there is no connection, in words for an operator. */
+/** Why there is no connection. The message is for an operator. */
 export class NoConnection extends Error {
   readonly code: string
   constructor(message: string, code: 'CONNECT_TIMEOUT' | 'CONNECTION_CLOSED' | 'CONNECT_UNUSABLE') {
     super(message)
     this.code = code
   }
-  /** Waiting does not help: not Postgres, no TLS, or a certificate that is refused. */
+  /** Whether retrying cannot help: not Postgres, no TLS, or a certificate that is refused. */
   get isFinal() {
     return this.code === 'CONNECT_UNUSABLE'
   }
@@ -58,11 +61,12 @@ export async function dial(
 async function offersTls(socket: Socket, ssl: Ssl): Promise<boolean> {
   socket.write(sslRequest)
   const answer = String(await next<Buffer>(socket, 'data'))
-  // Exactly one byte: anything more was injected in plaintext, to be read as if it had come over TLS (CVE-2021-23222).
+  // Accept exactly one byte: more would be plaintext that someone injected, to be read as if it had
+  // come over TLS (CVE-2021-23222).
   if (answer === 'S') return true
   if (answer === 'N' && ssl.optional) return false
   if (answer === 'N') throw unusable('the server offers no TLS, and sslmode asks for it')
-  // An error of Postgres itself: it could not start a process for us.
+  // An error from Postgres itself: it could not start a process for this connection.
   if (answer.startsWith('E')) throw closed()
   throw notPostgres()
 }
@@ -71,18 +75,18 @@ function tlsFault(error: Error & { code?: string }): Error {
   const { code = '', message } = error
   if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
     return unusable("the server's certificate is for another host than the one in DATABASE_URL")
-  // The network's faults (ECONNRESET) may pass.
+  // Network errors (ECONNRESET) may be temporary.
   if (error instanceof NoConnection || (/^E[A-Z]+$/.test(code) && code !== 'EPROTO')) return error
   return unusable(`TLS: ${message.trim()}`)
 }
 
-/** The next event of this name; rejects if the socket ends instead. */
+/** Resolves to the argument of the next such event. Rejects if the socket fails or closes first. */
 function next<T = unknown>(socket: Socket, event: string): Promise<T> {
   return new Promise<T>((resolve, reject) => {
     const ended = () => reject(closed())
     socket.once(event, (value: T) => {
       socket.off('error', reject).off('close', ended)
-      // Without a listener, a fault between this and the next step would end the process.
+      // Without a listener, an error between this step and the next would end the process.
       socket.on('error', () => {})
       resolve(value)
     })

@@ -1,4 +1,4 @@
-/** What a start asks about the keys that exist, before it hashes any under its HASH_SECRET. */
+/** Checks the existing keys at start, before any key is hashed under the configured HASH_SECRET. */
 import type { Query } from './pool.ts'
 
 export async function hasKeys(sql: Query): Promise<boolean> {
@@ -7,8 +7,9 @@ export async function hasKeys(sql: Query): Promise<boolean> {
 }
 
 /**
- * Whether there are usable keys and none is hashed under one of these secrets. Under the right secret the scan ends at the
- * first key, so it takes long only before a refusal. The owner is a subselect: joined, the planner would read all users first.
+ * Whether there are usable keys, none of them hashed under one of these secrets. With the right
+ * secret the scan ends at the first key, so it is slow only when the start is refused. The owner is
+ * a subselect: with a join, the planner would read all users first.
  */
 export async function hasOnlyKeysOfOtherSecrets(sql: Query, secretIds: string[]): Promise<boolean> {
   const usable = sql`

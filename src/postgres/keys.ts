@@ -1,6 +1,6 @@
 /**
- * API keys in Postgres. Ownership is part of each query and a miss is null; each change is one statement (or one
- * transaction) together with its audit entry.
+ * API keys in Postgres. Ownership is part of each query, and a miss is null. Each change is one
+ * statement that also writes the audit entry.
  */
 import type { Row } from 'postgres'
 import { type KeyCredential, type KeyStore, type Publish, type StoredKey, Unavailable } from '../stores.ts'
@@ -11,7 +11,7 @@ export interface KeyPools {
   lookups: Pool
   management: Pool
   background: Pool
-  /** For the command line's questions. */
+  /** For queries of the command line. */
   operator: Pool
 }
 
@@ -40,14 +40,15 @@ const toKey = (row: Row): StoredKey => ({
 })
 
 /**
- * What is not of an id's form is asked for as one that no key has: NUL cannot be in a Postgres text (SQLSTATE 22021), and a
- * key sent where an id belongs must not get into a log of statements.
+ * Replaces anything that does not look like an id with one that no key has. Postgres text cannot
+ * contain NUL (SQLSTATE 22021), and a key sent in place of an id must not get into a log of
+ * statements.
  */
-const askable = (id: string) => (/^apk_[0-9A-Za-z]{1,100}$/.test(id) ? id : '')
+const safeId = (id: string) => (/^apk_[0-9A-Za-z]{1,100}$/.test(id) ? id : '')
 
 type Committed = { ok: true; key: StoredKey }
 
-/** Written as in the index api_keys_not_revoked. */
+/** Uses the same expression as the index api_keys_not_revoked. */
 const usable = (sql: Query) => sql`revoked_at is null and coalesce(expires_at, 'infinity') > now()`
 const expired = (sql: Query) => sql`revoked_at is null and coalesce(expires_at, 'infinity') <= now()`
 
@@ -57,13 +58,14 @@ export interface KeyStoreOptions {
 }
 
 export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: KeyStoreOptions): KeyStore {
-  /** Each user's requests are a lane of their own: one who asks much keeps nobody else waiting. */
+  /** Each user has their own lane, so one user's flood of requests keeps nobody else waiting. */
   const manage = <T>(userId: string | null, work: (sql: Query) => Promise<T>) =>
     pools.management.run(work, userId ?? undefined)
 
   /**
-   * Runs a change. The work reports the committed row itself, so that it is published also when it came too late for the
-   * request; the connection is free while the answer waits for that.
+   * Runs a change and waits until it is published. The work itself reports the committed row, so
+   * that a change that came too late for its request is published too. The connection is free
+   * during that wait.
    */
   async function change<T>(
     userId: string | null,
@@ -82,9 +84,10 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: Key
 
   return {
     /**
-     * An unknown hash reads the next key in the index, which is dropped here: the same way in the index, the same rows of both
-     * tables and the same bytes back, so that the time it takes does not tell whether there is such a key. The owner is a
-     * subselect: joined, a batch of guessed size makes the planner scan all users.
+     * An unknown hash reads the next key in the index, which is then dropped. It takes the same
+     * path through the index, reads rows of the same tables and returns as many bytes as a known
+     * one, so timing does not reveal whether a key exists. The owner is a subselect: with a join,
+     * the planner would have to guess the batch size and would scan all users.
      */
     findByHash: (hashes) =>
       pools.lookups.run(async (sql) => {
@@ -97,7 +100,7 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: Key
           cross join lateral (
             select * from api_keys where key_hash >= asked.hash order by key_hash limit 1
           ) k`
-        // Each once, though it may also have come as the next one of another.
+        // Keep each key once: it may also have been returned as the neighbour of an unknown hash.
         const asked = new Set(hashes)
         const found = rows
           .map(
@@ -117,7 +120,7 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: Key
           .filter(({ hash }) => asked.delete(hash))
         if (asked.size > 0 && pools.lookups.isReadOnly)
           throw new Unavailable(
-            'Postgres takes no writes: keys it does not know may have been made elsewhere',
+            'Postgres takes no writes: unknown keys may have been created on another server',
           )
         return found
       }),
@@ -155,13 +158,13 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: Key
     get: (id, userId) =>
       manage(userId, async (sql) => {
         const [row] =
-          await sql`select ${stored(sql)} from api_keys where id = ${askable(id)} and user_id = ${userId}`
+          await sql`select ${stored(sql)} from api_keys where id = ${safeId(id)} and user_id = ${userId}`
         return row ? toKey(row) : null
       }),
 
     list: (userId, { limit, startingAfter, status }) =>
       manage(userId, async (sql) => {
-        const after = startingAfter === undefined ? undefined : askable(startingAfter)
+        const after = startingAfter === undefined ? undefined : safeId(startingAfter)
         if (after !== undefined) {
           const [found] = await sql`select from api_keys where id = ${after} and user_id = ${userId}`
           if (found === undefined) return null
@@ -173,7 +176,7 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: Key
             ${status === 'active' ? sql`and ${usable(sql)}` : sql``}
             ${status === 'revoked' ? sql`and revoked_at is not null` : sql``}
             ${status === 'expired' ? sql`and ${expired(sql)}` : sql``}
-          -- Qualified: the answer's own created_at has whole seconds only.
+          -- Qualified, because the output column created_at has whole seconds only.
           order by api_keys.created_at desc, api_keys.id desc
           limit ${limit}`
         return rows.map(toKey)
@@ -182,10 +185,10 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: Key
     change: (id, userId, { name, rateLimitRpm, expiresAt }, actor) =>
       change(userId, async (sql, committed) => {
         const details = { name, rate_limit_rpm: rateLimitRpm, expires_at: expiresAt }
-        const entry = auditEntry(sql, 'key.updated', actor, { key_id: askable(id), user_id: userId, details })
+        const entry = auditEntry(sql, 'key.updated', actor, { key_id: safeId(id), user_id: userId, details })
         const [row] = await sql`
           select outcome, ${nowS(sql)}, ${stored(sql)}
-          from change_key(caller_id => ${actor.keyId}::text, key_id => ${askable(id)}, owner_id => ${userId},
+          from change_key(caller_id => ${actor.keyId}::text, key_id => ${safeId(id)}, owner_id => ${userId},
             new_name => ${name ?? null}::text, new_rate_limit_rpm => ${rateLimitRpm ?? null}::int,
             sets_expiry => ${expiresAt !== undefined}, new_expires_at => to_timestamp(${expiresAt ?? null}::float8),
             entry => ${entry}) as changed
@@ -199,14 +202,15 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: Key
 
     revoke: (id, userId, actor) =>
       change(userId, async (sql, committed) => {
-        const entry = auditEntry(sql, 'key.revoked', actor, { key_id: askable(id), user_id: userId })
+        const entry = auditEntry(sql, 'key.revoked', actor, { key_id: safeId(id), user_id: userId })
         const [row] = await sql`
           select outcome, ${stored(sql)}
-          from revoke_key(caller_id => ${actor.keyId}::text, key_id => ${askable(id)}, owner_id => ${userId}::text,
+          from revoke_key(caller_id => ${actor.keyId}::text, key_id => ${safeId(id)}, owner_id => ${userId}::text,
             entry => ${entry}) as revoked
           cross join lateral (select (revoked.stored).*) as key`
         const { outcome } = row!
-        // Also when it was revoked before: that answer may have been lost before the change held everywhere.
+        // Even if it was revoked before: that response may have been lost before every instance saw
+        // the change.
         if (outcome === 'revoked') return committed(row!)
         if (outcome === 'absent') return { ok: false, reason: outcome }
         return { ok: false, reason: 'caller_unusable', denial: outcome }

@@ -1,20 +1,27 @@
 /**
- * Who may use a connection next. A lane (a user, say) has half of the places at most, and a queue of its own; where all places
- * are taken the lanes take turns. So one user's flood neither holds every connection nor stands in front of anyone else.
+ * Decides who may use a connection next. A lane (for example, a user) gets at most half of the
+ * places and has its own queue. When all places are taken, the lanes take turns. So one user's
+ * flood neither occupies every connection nor holds up anyone else.
  */
 import { Overloaded } from '../stores.ts'
 
 export interface Lanes {
-  /** Takes a place: at once (undefined) or once the promise resolves. Throws Overloaded if too many are waiting. */
+  /**
+   * Takes a place: immediately if this returns undefined, otherwise when the promise resolves.
+   * Throws Overloaded if too many are waiting.
+   */
   enter(lane?: string): Promise<void> | undefined
   leave(lane?: string): void
 }
 
-/** Works waiting in one lane: more than 300 connections, and about what two places do within a second. */
+/**
+ * How many may wait in one lane: more than 300 busy connections fill, and about what two places get
+ * through in a second.
+ */
 const laneWaitingMax = 500
-/** And in all lanes. */
+/** How many may wait in all lanes together. */
 const waitingMax = 10_000
-/** Of works that name no lane. It may have every place. */
+/** The lane of work that names none. It may take every place. */
 const anyone = ''
 
 interface Lane {
@@ -24,7 +31,7 @@ interface Lane {
 }
 
 export function createLanes(places: number): Lanes {
-  /** Those with works running or waiting; the one whose turn is next comes first. */
+  /** Lanes with work running or waiting. The lane whose turn is next comes first. */
   const lanes = new Map<string, Lane>()
   let running = 0
   let waiting = 0
@@ -39,7 +46,7 @@ export function createLanes(places: number): Lanes {
     return lane
   }
 
-  /** Gives a free place to the next lane that has a use for it. */
+  /** Gives the free place to the next lane that can use it. */
   function startNext() {
     for (const [name, lane] of lanes) {
       if (lane.waiting.length === 0 || lane.running >= lane.placesMax) continue

@@ -1,7 +1,8 @@
 /**
- * Brings the database to the present schema: the files of sql/postgres, in order, each once. What is missing goes as one
- * statement under a lock, so instances may start together, and a lost connection leaves nothing half-made. A database that is
- * up to date is only read: a role that may not change it can start the service.
+ * Brings the database schema up to date: applies each file of sql/postgres once, in order. The
+ * missing files are sent as one statement under a lock, so instances may start together, and a lost
+ * connection leaves nothing half done. A database that is up to date is only read, so a role that
+ * may not change it can start the service.
  */
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
@@ -13,7 +14,7 @@ import { timedOut } from './dial.ts'
 import { ensurePartitions } from './partitions.ts'
 import type { SslSettings } from './ssl.ts'
 
-/** Any number that nobody else locks in this database. */
+/** An arbitrary number that nothing else in this database locks. */
 const migrationLock = 7_231_906
 
 export interface Migration {
@@ -28,13 +29,16 @@ interface MigrationFile extends Migration {
 
 export interface MigrateOptions {
   ssl?: SslSettings
-  /** To connect and read what was applied. Applying takes as long as it takes. */
+  /** Milliseconds to connect and to read what was applied. Applying has no time limit. */
   timeoutMs?: number
-  /** Ends the waiting for an answer. A migration that has begun is not cut off. */
+  /** Stops waiting for a response. A migration that has begun is not interrupted. */
   signal?: AbortSignal | undefined
 }
 
-/** Resolves to what was applied. Rejects if the server is down or a file was changed after it was applied. */
+/**
+ * Resolves to the migrations it applied. Rejects if the server is down, or a file was changed after
+ * it was applied.
+ */
 export async function migrate(
   url: string,
   { ssl, timeoutMs = 5000, signal }: MigrateOptions = {},
@@ -84,7 +88,10 @@ async function readMigrations(): Promise<MigrationFile[]> {
   )
 }
 
-/** Those newer than the newest that was applied. Looks in the first schema of the search path only. */
+/**
+ * The files newer than the newest applied one, looking only in the first schema of the search path.
+ * Throws if a file was changed after it was applied.
+ */
 async function missingOf(sql: Sql, files: MigrationFile[]): Promise<MigrationFile[]> {
   const [place] = await sql`
     select current_schema() as schema, to_regclass(quote_ident(current_schema()) || '.schema_version') as known`
@@ -101,7 +108,7 @@ async function missingOf(sql: Sql, files: MigrationFile[]): Promise<MigrationFil
   return files.filter(({ version }) => version > newest)
 }
 
-/** False: another instance did it first. */
+/** Resolves to false if another instance applied them first. */
 async function apply(sql: Sql, missing: MigrationFile[]): Promise<boolean> {
   const before = missing[0]!.version - 1
   try {
@@ -130,7 +137,7 @@ async function apply(sql: Sql, missing: MigrationFile[]): Promise<boolean> {
 const scriptOf = ({ version, name, md5, script }: MigrationFile) => `${script};
 insert into schema_version (version, name, md5, run_at) values (${version}, '${name}', '${md5}', now());`
 
-/** Rejects when the time is over or the signal comes. */
+/** Rejects when the time is up or the signal is aborted. */
 async function within<T>(work: PromiseLike<T>, timeoutMs: number, signal?: AbortSignal): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   let stop = () => {}

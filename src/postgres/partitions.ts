@@ -1,18 +1,21 @@
 /**
- * The audit log's partitions, one a day (UTC): made ahead, and dropped whole when older than is to be kept. The work is done by
- * functions of the database (sql/postgres).
+ * The audit log's partitions, one a day (UTC): created ahead of time, and dropped whole once they
+ * are past their retention. Database functions do the work (sql/postgres).
  */
 import type { Query } from './pool.ts'
 
 /** A service that cannot reach its database for a week has other troubles. */
 const daysAhead = 7
 
-/** Makes today's and the coming days' partitions where missing. */
+/** Creates the missing partitions for today and the coming days. */
 export async function ensurePartitions(sql: Query): Promise<void> {
   await sql`select ensure_audit_partitions(${daysAhead}::int)`
 }
 
-/** Drops the partitions whose every entry is older than `days`, but for those in use. Gives the names dropped. */
+/**
+ * Drops the partitions in which every entry is older than `days`, except those in use. Resolves to
+ * the names of the dropped ones.
+ */
 export async function dropPartitionsOlderThan(sql: Query, days: number): Promise<string[]> {
   const dropped = await sql`select drop_audit_partitions(${days}::int) as name`
   return dropped.map(({ name }) => name)

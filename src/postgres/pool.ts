@@ -1,7 +1,7 @@
 /**
- * Connections to Postgres with a time limit of our own: postgres.js waits without end for a connection and for an answer.
- * Whatever cannot be had in time is Unavailable; a connection that has fallen silent is replaced, so that recovery needs no
- * restart.
+ * Connections to Postgres with our own time limit: postgres.js waits forever for a connection and
+ * for a response. Work that misses its deadline rejects with Unavailable. A connection that has
+ * fallen silent is replaced, so recovery needs no restart.
  */
 import type { ISql, Sql } from 'postgres'
 import { Overloaded, Unavailable } from '../stores.ts'
@@ -12,47 +12,53 @@ import type { SslSettings } from './ssl.ts'
 export interface PoolOptions {
   url: string
   ssl?: SslSettings
-  /** What it is for; shown in pg_stat_activity. */
+  /** What the pool is for; shown in pg_stat_activity. */
   purpose: string
-  /** Connections at most. */
+  /** Maximum number of connections. */
   max: number
-  /** From asking to the answer, milliseconds, unless said otherwise. */
+  /** Milliseconds from the call of `run` until it rejects. */
   timeoutMs: number
-  /** One more work was shed: too many were waiting. */
+  /** Called each time work is shed because too much is waiting. */
   onShed?: () => void
 }
 
 /**
- * What a statement is written with. Without `begin`: postgres.js 3.4 sends the rollback of a transaction whose connection has
- * ended to a socket that is gone, and the process ends of it. What needs a transaction is a function in the database.
+ * The tag that statements are written with. It has no `begin`: if a connection ends inside a
+ * transaction, postgres.js 3.4 sends the rollback to a socket that is gone, which ends the process.
+ * Anything that needs a transaction is a database function.
  */
 export type Query = ISql
 
 export interface Pool {
   /**
-   * Runs the work, statement by statement: there are no transactions here (see sql/postgres). Rejects with Unavailable when the
-   * server is away or too slow; the work itself goes on, and may still learn that it was done. Works of one `lane` use half of
-   * the connections at most, and wait in a queue of their own.
+   * Runs the work, statement by statement; there are no transactions here (see sql/postgres).
+   * Rejects with Unavailable if the server is down or too slow. The work itself continues, and may
+   * still learn that its statement succeeded. Work in the same `lane` uses at most half of the
+   * connections and waits in its own queue.
    */
   run<T>(work: (sql: Query) => Promise<T>, lane?: string): Promise<T>
-  /** Whether the server takes no writes, as far as it has said: a standby, which may not have what was committed elsewhere. */
+  /**
+   * Whether the server has said that it takes no writes: for example a standby, which may lack what
+   * was committed elsewhere.
+   */
   readonly isReadOnly: boolean
-  /** Lets what is under way finish, for at most a second. */
+  /** Lets work in flight finish, for at most a second. */
   close(): Promise<void>
 }
 
 /**
- * The server gives up a statement before we do, so its connection stays usable. Only a server that does not even do that
- * counts as lost.
+ * The server cancels a statement before our deadline, so that the connection stays usable. Only a
+ * server that does not even do that counts as lost.
  */
 const statementTimeoutShare = 0.8
 const silentShare = 0.95
 /**
- * While the server takes no writes (a standby, or a primary that is none any more) a new connection is tried this often: behind
- * the same address there may be another by then, and ours would stay where they are.
+ * How often to try a new connection while the server takes no writes (a standby, or a former
+ * primary). Another server may be behind the same address by then, and open connections would stay
+ * with the old one.
  */
 const readOnlyRetryMs = 500
-/** As Postgres tells by itself, from 14 on, at the start of a connection and when it changes. */
+/** Postgres 14 and later report these when a connection starts and whenever they change. */
 const readOnlyParameters = ['in_hot_standby', 'default_transaction_read_only']
 /** SQLSTATE read_only_sql_transaction. */
 const readOnlyFault = '25006'
@@ -87,13 +93,17 @@ export function createPool({ url, ssl, purpose, max, timeoutMs, onShed = () => {
   }
 
   /**
-   * As many works at once as there are connections. Left to itself, postgres.js sends a statement that finds no free connection
-   * down a busy one, where it waits behind a slow one.
+   * Run only as much work at once as there are connections. By itself, postgres.js sends a
+   * statement that finds no free connection down a busy one, where it may wait behind a slow
+   * statement.
    */
   const lanes = createLanes(max)
   const places = new Set<Place>()
 
-  /** For one work. It is held until the work has ended, also when nobody waits for it any more: its statement goes on. */
+  /**
+   * Takes a place for one piece of work. The place is held until the work ends, even if nobody
+   * waits for it any more, because its statement continues.
+   */
   async function takePlace(lane?: string): Promise<Place> {
     await lanes.enter(lane)
     if (readOnly && performance.now() - openedAtMs > readOnlyRetryMs) renew(current)
@@ -113,26 +123,33 @@ export function createPool({ url, ssl, purpose, max, timeoutMs, onShed = () => {
     return place
   }
 
-  /** New connections for what comes. What is under way on the old ones has another second: a change may have been committed. */
-  function renew(left: Connections) {
-    if (left !== current) return
+  /**
+   * Opens new connections for new work. Work on the old ones gets another second, because it may
+   * have committed a change.
+   */
+  function renew(old: Connections) {
+    if (old !== current) return
     current = open()
-    for (const sql of left.all) sql.end({ timeout: 1 }).catch(() => {})
+    for (const sql of old.all) sql.end({ timeout: 1 }).catch(() => {})
     for (const place of places) place.leave()
   }
 
-  /** After a deadline. A connection that does not even report the statement timeout is considered lost. */
+  /**
+   * Called after a deadline. A connection that does not even report the statement timeout counts as
+   * lost.
+   */
   function renewIfSilent(place: Place) {
     const leftMs = place.startedAtMs + timeoutMs * silentShare - performance.now()
     const renewing = setTimeout(() => places.has(place) && renew(place.from), Math.max(0, leftMs))
     renewing.unref()
   }
 
-  /** Learns from the fault of a work what it says of its connection. */
+  /** Works out from an error whether the connection is still usable. */
   function judge(error: unknown, { from }: Place) {
     const { code } = error as { code?: unknown }
     if (from === current && code === readOnlyFault) readOnly = true
-    // postgres.js 3.4 keeps the server's reason for closing a connection and gives it to the next statement on it.
+    // postgres.js 3.4 keeps the server's reason for closing a connection and reports it for the
+    // next statement on it, so replace the connections.
     if (code === 'CONNECTION_CLOSED' || code === 'CONNECT_TIMEOUT') renew(from)
   }
 
@@ -151,7 +168,7 @@ export function createPool({ url, ssl, purpose, max, timeoutMs, onShed = () => {
       const attempt = async () => {
         place = await takePlace(lane)
         try {
-          // Whoever has given up meanwhile must not be acted for.
+          // The caller has given up, so nothing must be done on its behalf.
           if (late) throw new Unavailable('too late')
           return await work(place.sql)
         } catch (error) {
@@ -180,8 +197,9 @@ export function createPool({ url, ssl, purpose, max, timeoutMs, onShed = () => {
 }
 
 /**
- * One client of postgres.js for each connection. In a client with several, postgres.js 3.4 leaves an empty slot per statement in
- * an array that it searches at each one (src/queue.js): after 350,000 statements each cost three times as much, without end.
+ * One postgres.js client for each connection. In a client with several, postgres.js 3.4 leaves an
+ * empty slot per statement in an array that it searches for every statement (src/queue.js): after
+ * 350,000 statements each one cost three times as much, and the cost kept rising.
  */
 interface Connections {
   readonly all: Sql[]
@@ -195,17 +213,27 @@ interface Place {
   leave(): void
 }
 
-/** SQLSTATE classes that say something of our statement: data, constraint, syntax. Any other is the server's state. */
+/**
+ * SQLSTATE classes that blame our statement: cardinality, data, constraint, syntax. Any other
+ * describes the state of the server.
+ */
 const ourFaultClasses = ['21', '22', '23', '42']
 
-/** postgres.js's, the socket's and TLS's own codes; others (ERR_…, UNDEFINED_VALUE) are faults in our code. */
+/**
+ * Error codes of postgres.js, sockets and TLS. Others (ERR_…, UNDEFINED_VALUE) are faults in our
+ * code.
+ */
 const connectionFault = /^(CONNECT|E[A-Z]+$|ERR_SSL_)/
 
-/** Away, starting, stopping, full, read-only, refused, timed out: all mean "not now". */
+/**
+ * Whether the server is down, starting, stopping, full, read-only, refusing us or timing out: all
+ * of these mean "not now".
+ */
 export function isServersFault(error: unknown): boolean {
   const code = (error as { code?: unknown }).code
   if (typeof code !== 'string') return false
-  // No partition for the row (23514 without a constraint's name): the audit log's next days could not be made.
+  // No partition for the row (23514 without a constraint name): the audit log's partitions could
+  // not be created ahead of time.
   if (code === '23514' && !(error as { constraint_name?: string }).constraint_name) return true
   if (/^[0-9A-Z]{5}$/.test(code)) return !ourFaultClasses.includes(code.slice(0, 2))
   return connectionFault.test(code)

@@ -1,6 +1,7 @@
 /**
- * TLS to Postgres as libpq does it, from parameters of the URL or from PGSSLMODE and its relatives. postgres.js 3.4 knows no
- * certificate files, and its verify-full compares the certificate of an IP address with the name "localhost".
+ * TLS to Postgres as in libpq, configured by URL parameters or by PGSSLMODE and related variables.
+ * postgres.js 3.4 reads no certificate files, and for an IP address its verify-full checks that the
+ * certificate names "localhost".
  */
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -25,11 +26,11 @@ const modes = ['disable', 'allow', 'prefer', 'require', 'verify-ca', 'verify-ful
 
 interface Setting {
   text: string
-  /** What an operator knows it by. */
+  /** The name by which an operator knows it. */
   label: string
 }
 
-/** Null: without TLS, the default. Throws with the name of the setting that is wrong. */
+/** Null means no TLS, which is the default. Throws an error that names the invalid setting. */
 export function readSsl(params: URLSearchParams, env: SslSettings): Ssl | null {
   const setting = (name: keyof SslSettings): Setting | null => {
     const inUrl = params.get(name)
@@ -44,7 +45,7 @@ export function readSsl(params: URLSearchParams, env: SslSettings): Ssl | null {
 
   const optional = mode === 'allow' || mode === 'prefer'
   const ca = root && root.text !== 'system' && !optional ? readRoots(root) : undefined
-  // libpq: `require` checks the chain too as soon as there is a root certificate.
+  // As in libpq, `require` also checks the chain if there is a root certificate.
   const verifies = mode.startsWith('verify') || ca !== undefined
   const client = readClientCertificate(cert, key)
   return {
@@ -63,7 +64,8 @@ export function readSsl(params: URLSearchParams, env: SslSettings): Ssl | null {
 function readMode(mode: Setting | null, root: Setting | null): string | null {
   if (mode && !modes.includes(mode.text)) throw new Error(`${mode.label} must be one of ${modes.join(', ')}`)
   if (root?.text === 'system') {
-    // Anybody can have a certificate from a public authority: it proves something only together with the name.
+    // Anyone can get a certificate from a public authority, so it proves something only together
+    // with the host name.
     if (mode && mode.text !== 'verify-full')
       throw new Error(`${mode.label} must be verify-full with sslrootcert=system`)
     return 'verify-full'
@@ -74,7 +76,7 @@ function readMode(mode: Setting | null, root: Setting | null): string | null {
 
 function readRoots(root: Setting): Buffer {
   const ca = readFile(root)
-  // Node would take a file without any certificate, and then trust nobody.
+  // Node would accept a file without any certificate, and then trust nobody.
   checked(root, () => new X509Certificate(ca))
   return ca
 }

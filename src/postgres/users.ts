@@ -1,4 +1,4 @@
-/** Users in Postgres. Deleting one is soft, and makes every instance read the user's keys again. */
+/** Users in Postgres. Deletion is soft, and makes every instance read the user's keys again. */
 import type { Row } from 'postgres'
 import { newId } from '../rules/id.ts'
 import type { AuditEvent, Publish, User, UserStore } from '../stores.ts'

@@ -1,4 +1,4 @@
-/** The package carries no types of its own. */
+/** The package has no types. */
 declare module 'cluster-key-slot' {
   export default function slotOf(key: string): number
 }

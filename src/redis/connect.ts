@@ -1,31 +1,34 @@
-/** Connections to Redis as the counter needs them: a prompt answer, or none. */
+/** Connections to Redis as the counter needs them: they answer promptly or fail. */
 import { connect, isIP } from 'node:net'
 import { checkServerIdentity, type PeerCertificate, connect as tlsConnect } from 'node:tls'
 import { AbstractConnector, Cluster, Redis, type RedisOptions } from 'ioredis'
 import type { RedisServers } from '../rules/redis-url.ts'
 import { isAnswer } from './outage.ts'
 
-/** Nothing is queued, resent or retried: an increment that got no answer may have run. */
+/** Nothing is queued, resent or retried: an increment without a reply may have run. */
 const impatient = {
   enableOfflineQueue: false,
   autoResendUnfulfilledCommands: false,
   maxRetriesPerRequest: 0,
-  // Whether a server can count is asked by a count (shard.ts). INFO, which ioredis would ask, does not tell, and while a
-  // server loads its data ioredis would wait for up to 10 s without a word.
+  // The counter itself probes whether a server can count (shard.ts). ioredis would use INFO, which
+  // does not say, and would wait silently for up to 10 s while a server loads its data.
   enableReadyCheck: false,
   connectTimeout: 1000,
-  // By itself the client waits 2 s for the end of a connection that has long ended.
+  // By default, ioredis waits 2 s for the end of a connection that has already ended.
   disconnectTimeout: 100,
-  // Steady and short: counting is back within two seconds of Redis.
+  // Short and constant, so that counting resumes within two seconds of Redis coming back.
   retryStrategy: () => 200,
   connectionName: 'latchkey',
   keepAlive: 10_000,
 } satisfies RedisOptions
 
-/** A slot that has moved is learned of at the first request for it, too. */
+/** A slot that has moved is also noticed at the first request for it. */
 const slotsRefreshMs = 2000
 
-/** One node: a single server. Several: the nodes of a Redis Cluster to ask for its topology first. */
+/**
+ * One node is a single server. Several are nodes of a Redis Cluster, to be asked for its topology
+ * first.
+ */
 export function connectRedis(servers: RedisServers): Redis | Cluster {
   const { nodes, tls, username, password, db } = servers
   const options = {
@@ -47,24 +50,26 @@ export function connectRedis(servers: RedisServers): Redis | Cluster {
 
 function connectCluster(nodes: RedisServers['nodes'], redisOptions: RedisOptions): Cluster {
   const cluster = new Cluster([...nodes], {
-    // Here and not with the nodes: what the cluster names later gets nothing else.
+    // Set here and not with the nodes, because nodes discovered later get only these options.
     redisOptions: redisOptions as Omit<RedisOptions, 'replyMapping'>,
-    // The names stay what they are: certificates are for them, and one that is unknown is only a node that is down.
+    // Host names stay unresolved: certificates name them, and a name that does not resolve is just
+    // a node that is down.
     dnsLookup: (host, done) => done(null, host),
     enableOfflineQueue: false,
     enableReadyCheck: false,
     clusterRetryStrategy: () => 200,
-    // A node that does not answer is as likely to be asked first as any.
+    // Short, because a node that does not answer may be the first to be asked.
     slotsRefreshTimeout: 500,
-    // Only what a server has refused is sent again: after a lost connection an increment may have run.
+    // Resend only what a server has refused: after a lost connection, an increment may have run.
     retryDelayOnFailover: 0,
     retryDelayOnClusterDown: 0,
   })
-  // By itself the client connects to a node at its first command, and refuses what comes meanwhile.
+  // By default, ioredis connects to a node at its first command, and rejects commands until then.
   cluster.on('+node', (node: Redis) => {
     if (node.status === 'wait') node.connect().catch(() => {})
   })
-  // Not by the client's own option: a refresh under way at the end would start its timer again, and the process would not end.
+  // Not with ioredis's own option: a refresh in flight at the end would restart its timer and keep
+  // the process alive.
   const refreshing = setInterval(() => cluster.refreshSlotsCache(), slotsRefreshMs)
   refreshing.unref()
   cluster.once('end', () => clearInterval(refreshing))
@@ -72,8 +77,8 @@ function connectCluster(nodes: RedisServers['nodes'], redisOptions: RedisOptions
 }
 
 /**
- * ioredis's own connector listens for one error of a stream. A refused TLS handshake may have two, and one that nobody
- * listens for ends the process. A class because ioredis constructs it.
+ * ioredis's own connector listens for one error per stream. A refused TLS handshake may emit two,
+ * and an unhandled one ends the process. This is a class because ioredis constructs it.
  */
 class Connector extends AbstractConnector {
   private readonly options: RedisOptions
@@ -98,8 +103,8 @@ class Connector extends AbstractConnector {
 }
 
 /**
- * A certificate must be valid for the host that we connect to, or for a host name of REDIS_URL: the nodes of a cluster may
- * announce addresses, while their certificates are for names.
+ * A certificate must be valid for the host that we connect to, or for a host name in REDIS_URL:
+ * cluster nodes may announce addresses while their certificates name hosts.
  */
 function identityCheck(hosts: string[]) {
   const names = hosts.filter((host) => isIP(host) === 0)
@@ -110,23 +115,26 @@ function identityCheck(hosts: string[]) {
   }
 }
 
-/** Throws where the server refuses the database that REDIS_URL names: it has none of that number, or not for this user. */
+/**
+ * Throws if the server refuses the database in REDIS_URL: it has none of that number, or the user
+ * may not select it.
+ */
 export async function requireDatabase(client: Redis | Cluster): Promise<void> {
   if (client instanceof Cluster || !client.options.db) return
-  // By a connection of its own: the client's may never be ready.
-  const asking = client.duplicate({ db: 0, lazyConnect: true, retryStrategy: null })
-  asking.on('error', () => {})
+  // Use a separate connection, because the client's may never be ready.
+  const probe = client.duplicate({ db: 0, lazyConnect: true, retryStrategy: null })
+  probe.on('error', () => {})
   try {
-    await asking.connect()
-    await asking.select(client.options.db)
+    await probe.connect()
+    await probe.select(client.options.db)
   } catch (error) {
-    // A server that is down or refuses the password may be there later.
+    // A server that is down or refuses the password may still recover.
     if (!isSelectRefused(error as Error)) return
     client.disconnect()
     const { message } = error as Error
     throw new Error(`REDIS_URL names database ${client.options.db}, which this Redis refuses: ${message}`)
   } finally {
-    asking.disconnect()
+    probe.disconnect()
   }
 }
 

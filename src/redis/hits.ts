@@ -1,11 +1,14 @@
-/** The hits of one turn: what goes to Redis as one call, and who waits for which number of the answer. */
+/**
+ * The hits of one event-loop turn: what is sent to Redis as one call, and which request gets which
+ * number from the reply.
+ */
 import type { CountReply, OnCounted } from '../stores.ts'
 
 export interface Hits {
   readonly keyIds: string[]
-  /** Hits of each key, by the same index. */
+  /** The number of hits for each key, at its index in `keyIds`. */
   readonly sums: number[]
-  /** All that wait, whichever their key. */
+  /** The number of waiting hits, over all keys. */
   size(): number
   add(keyId: string, onCounted: OnCounted): void
   /** Hands each waiting hit its own number from its key's range. */
@@ -22,8 +25,9 @@ export function createHits(): Hits {
   return {
     keyIds,
     sums,
-    // Not a getter: in a literal made for each batch it costs a hidden class each, which lives in old space and keeps all
-    // that the batch refers to alive until a full collection (30 µs a request instead of 17).
+    // Not a getter: V8 gives every object from a literal with an accessor its own hidden class,
+    // which lives in old space and keeps everything the batch refers to alive until a full
+    // collection (30 µs per request instead of 17).
     size: () => waiting.length,
     add(keyId, onCounted) {
       let index = indexes.get(keyId)

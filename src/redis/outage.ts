@@ -1,9 +1,12 @@
-/** Why a server does not count: the kind of the fault, and its words without any credential. */
+/** Why a server is not counting: the kind of error, and its message without credentials. */
 import { type Outage, Unavailable } from '../stores.ts'
 
 type Cause = Outage['cause']
 
-/** Codes of Node's sockets and of OpenSSL. Those of certificates have no common form. */
+/**
+ * Error codes of Node's sockets and of OpenSSL. The codes for certificates follow no common
+ * pattern.
+ */
 const codes: [RegExp, Cause][] = [
   [/^ECONNREFUSED$/, 'refused'],
   [/^(EHOST|ENET)(UNREACH|DOWN)$/, 'unreachable'],
@@ -17,7 +20,10 @@ const codes: [RegExp, Cause][] = [
   [/^(ERR_SSL|ERR_TLS|EPROTO)/, 'tls'],
 ]
 
-/** A script repeats the error of the command that failed in it: Redis 7 as it is, earlier versions inside a sentence. */
+/**
+ * The error of a script repeats that of the command that failed in it: verbatim in Redis 7, inside
+ * a sentence in earlier versions.
+ */
 const messages: [RegExp, Cause][] = [
   [/\bWRONGPASS\b|\bNOAUTH\b|invalid password/, 'wrong_password'],
   [/\bNOPERM\b|no permissions|can't run this command/, 'no_permission'],
@@ -25,7 +31,7 @@ const messages: [RegExp, Cause][] = [
   [/\bOOM\b/, 'out_of_memory'],
   [/\bCLUSTERDOWN\b/, 'cluster_down'],
   [/\bLOADING\b/, 'loading'],
-  // An alert record of TLS, read as an answer.
+  // A TLS alert record, parsed as a reply.
   [/^Unknown RESP type 21 /, 'tls'],
   [/before secure TLS connection/, 'tls'],
   [/^timeout$/i, 'timeout'],
@@ -42,13 +48,14 @@ function causeOf(error: Error): Cause {
 
 export function outageOf(error: Error): Outage {
   const { code } = error as { code?: unknown }
-  // A server that does not know AUTH repeats the password: "unknown command 'AUTH', with args beginning with: …"
-  const words = error.message.replace(/,? with args beginning with.*/s, '').trim()
-  return { cause: causeOf(error), reason: words || String(code) }
+  // A server that does not know AUTH repeats the password in its error: "unknown command 'AUTH',
+  // with args beginning with: …"
+  const reason = error.message.replace(/,? with args beginning with.*/s, '').trim()
+  return { cause: causeOf(error), reason: reason || String(code) }
 }
 
-/** Nothing is known but that there is no connection, so any other error says more. */
+/** Whether the error says only that there is no connection. Any other error says more. */
 export const isVague = (error: Error) => causeOf(error) === 'disconnected'
 
-/** Whether a server has answered so; any other error says only that no answer came. */
+/** Whether the error is a server's reply. Any other error means that there was no reply. */
 export const isAnswer = (error: Error) => error.name === 'ReplyError'

@@ -1,15 +1,18 @@
-/** The scripts of sql/ as commands of a connection. ioredis sends the hash, and the text where Redis has forgotten it. */
+/**
+ * The scripts in sql/redis as commands of a connection. ioredis sends a script's hash, and its text
+ * if Redis does not have it.
+ */
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { Cluster, type Redis } from 'ioredis'
 import { minuteOf } from '../rules/window.ts'
 
 export interface Scripts {
-  /** sql/redis/hit.lua for these API keys; in a cluster for one. */
+  /** Runs sql/redis/hit.lua for these API keys; in a cluster, for one only. */
   hit(keyIds: string[], hits: number[]): Promise<number[]>
-  /** sql/redis/probe.lua on the server that has this id's slot. */
+  /** Runs sql/redis/probe.lua on the server that has this id's slot. */
   probe(id: string): Promise<number[]>
-  /** sql/redis/raise-version.lua. */
+  /** Runs sql/redis/raise-version.lua. `ttlS`: seconds until the version expires. */
   raiseVersion(keyId: string, version: number, ttlS: number): Promise<number>
 }
 
@@ -22,10 +25,16 @@ type Commands = {
 
 const source = (name: string) => readFileSync(fileURLToPath(import.meta.resolve(`#sql/${name}`)), 'utf8')
 
-/** Where a key's version is; its counters have the minute in place of the v. The id is the hash tag. */
+/**
+ * The name of a key's version in Redis. Its counters have the minute in place of the v. The id is
+ * the hash tag.
+ */
 export const versionKey = (keyId: string) => `rl:{${keyId}}:v`
 
-/** What Redis says of a script in a slot that it is moving to another node, where one of the script's keys is there already. */
+/**
+ * Redis reports this for a script in a slot that is moving to another node, if one of the script's
+ * keys has already moved.
+ */
 const isApart = (error: unknown) => /\bnon local key\b/.test((error as Error).message)
 
 export function loadScripts(client: Redis | Cluster): Scripts {
@@ -36,8 +45,8 @@ export function loadScripts(client: Redis | Cluster): Scripts {
   const commands = client as unknown as Commands
 
   /**
-   * Counter and version by a call of their own each. Not in one moment, which nobody needs: both come after the request, and a
-   * version is raised before its change is answered.
+   * Counts and reads the version in separate calls. They need not be atomic: both run after the
+   * request arrived, and a version is raised before its change is answered.
    */
   async function hitApart(keyId: string, hits: number, minute: number, again = true): Promise<number[]> {
     const [[seconds, micros, count], version] = await Promise.all([
@@ -66,12 +75,12 @@ export function loadScripts(client: Redis | Cluster): Scripts {
   }
 }
 
-/** As it is as a rule with many keys. */
+/** The usual case with many keys. */
 const isOneEach = (hits: number[]) => hits.every((count) => count === 1)
 
 const unreadable = -1
 
-/** As sql/redis/hit.lua reads it. */
+/** Parses a version as sql/redis/hit.lua does. */
 function versionOf(text: string | null): number {
   if (text === null) return 0
   return /^\d{1,10}$/.test(text) ? Number(text) : unreadable

@@ -4,18 +4,20 @@ import { Cluster, type Redis } from 'ioredis'
 import { isVague } from './outage.ts'
 
 export interface Servers {
-  /** The server that counts the key; '' for a single server, and where a cluster has not said so. */
+  /**
+   * The server that counts the key; '' for a single server, or if the cluster has not said which.
+   */
   serverOf(keyId: string): string
-  /** All that count keys. */
+  /** All servers that count keys. */
   masters(): ReadonlySet<string>
-  /** An id that is counted by this server; where it has no slots any more, by whichever server. */
+  /** An id that this server counts. If it has no slots any more, an id that any server counts. */
   idOn(server: string): string
   /** Null while the server is connected. */
   fault(server: string): Error | null
 }
 
 export interface Watcher {
-  /** The masters may be others now. */
+  /** The set of masters may have changed. */
   onMasters(): void
   /** Nothing can be sent to this server any more. */
   onLost(server: string): void
@@ -30,7 +32,7 @@ export const watchServers = (client: Redis | Cluster, watcher: Watcher): Servers
 function watchOne(client: Redis, { onLost }: Watcher): Servers {
   const masters = new Set([''])
   let lastError: Error | undefined
-  /** Why the last connection ended; stays until one is ready. */
+  /** Why the last connection ended; used until one is ready. */
   let fault = notConnected()
   client.on('connect', () => {
     lastError = undefined
@@ -54,7 +56,7 @@ const nameOf = ({ options }: Redis) => `${options.host}:${options.port}`
 
 function watchCluster(client: Cluster, { onMasters, onLost }: Watcher): Servers {
   let masters = new Set([''])
-  /** The last error of each node that is not connected; '': of any. */
+  /** The last error of each node that is not connected; under '', the last error of any node. */
   const faults = new Map<string, Error>()
   const note = (server: string, error: Error) => {
     if (!isVague(error) || !faults.has(server)) faults.set(server, error)
@@ -81,14 +83,15 @@ function watchCluster(client: Cluster, { onMasters, onLost }: Watcher): Servers 
     serverOf,
     masters: () => masters,
     idOn(server) {
-      // Now, since a redirection has changed the slots before the next refresh. Without this the search might not end.
+      // Compute the masters now: a redirection may have changed the slots since the last refresh,
+      // and then the search would not end.
       const hasSlots = mastersNow().has(server)
       for (let i = 0; ; i++) if (!hasSlots || serverOf(`probe${i}`) === server) return `probe${i}`
     },
     fault(server) {
-      // What is asked of one that has no slots any more goes to those that have them.
+      // Commands for a node without slots go to the nodes that have them.
       const isNode = server !== '' && masters.has(server)
-      const node = client.nodes().find((one) => nameOf(one) === server)
+      const node = client.nodes().find((candidate) => nameOf(candidate) === server)
       const isReady = client.status === 'ready' && (!isNode || node?.status === 'ready')
       return isReady ? null : (faults.get(server) ?? notConnected())
     },

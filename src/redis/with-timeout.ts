@@ -1,9 +1,10 @@
-/** How long an answer is waited for, fairly. */
+/** Waits for a reply with a time limit that is fair to the server. */
 import { Unavailable } from '../stores.ts'
 
 /**
- * The answer, or Unavailable after the time. Time in which this process itself was busy does not count: the answer may
- * lie unread in the socket, so it gets one more turn of the event loop, and a little longer after a long pause.
+ * Resolves to the reply, or rejects with Unavailable after `timeoutMs`. Time in which this process
+ * itself was busy does not count: the reply may lie unread in the socket, so it gets one more turn
+ * of the event loop, and a little longer after a long pause.
  */
 export function withTimeout<T>(sent: Promise<T>, timeoutMs: number): Promise<T> {
   return new Promise((resolve, reject) => {
@@ -19,9 +20,9 @@ export function withTimeout<T>(sent: Promise<T>, timeoutMs: number): Promise<T> 
     let timer = wait(timeoutMs, 2)
     const settle = () => clearTimeout(timer)
     sent.then(
-      (answer) => {
+      (reply) => {
         settle()
-        resolve(answer)
+        resolve(reply)
       },
       (error) => {
         settle()

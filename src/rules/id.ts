@@ -1,8 +1,9 @@
 /**
- * Ids: a prefix for the kind of resource, then 26 lowercase letters and digits that sort by creation time. In base 36:
- * 9 digits of milliseconds, 5 of a counter, 12 drawn at random once per process.
- * The random part (62 bits) makes ids unique across processes; the counter, which restarts every millisecond, within one.
- * An id is a name, not a secret: nothing depends on it being hard to guess.
+ * Ids: a prefix for the kind of resource, then 26 lowercase letters and digits that sort by
+ * creation time. In base 36: 9 digits of milliseconds, 5 of a counter, 12 drawn at random once per
+ * process. The random part (62 bits) makes ids unique across processes; the counter, which restarts
+ * every millisecond, within one. An id is a name, not a secret: nothing depends on it being hard to
+ * guess.
  */
 import { randomBytes } from 'node:crypto'
 

@@ -1,4 +1,6 @@
-/** The state of a key, and why it may not be used (spec sections 3 and 5). Pure: the time is an argument. */
+/**
+ * The state of a key, and why it is denied (spec sections 3 and 5). Pure: the time is an argument.
+ */
 import type { KeyState } from '../../schemas/key.ts'
 import type { RefusalReason } from '../../schemas/refusal.ts'
 
@@ -11,7 +13,10 @@ export function keyState(
   return key.expiresAt !== null && key.expiresAt <= nowS ? 'expired' : 'active'
 }
 
-/** Why a known key is denied, checked in this order: revoked, expired, owner deleted. Null if it is usable. */
+/**
+ * Why a known key is denied, checked in this order: revoked, expired, owner deleted. Null if it is
+ * usable.
+ */
 export function denialReason(
   key: { revokedAt: number | null; expiresAt: number | null; ownerDeleted: boolean },
   nowS: number,

@@ -1,4 +1,4 @@
-/** A key about to be created: its secret, for the caller, and what the database stores. */
+/** A key about to be created: its secret for the caller, and what the database stores. */
 import { newId } from './id.ts'
 import type { KeyHasher } from './key-hasher.ts'
 import type { TokenFormat } from './token.ts'

@@ -1,7 +1,11 @@
-/** What REDIS_URL says: one server, or several nodes of a cluster, and how to log in to each of them. */
+/**
+ * Parses REDIS_URL: one server or several nodes of a cluster, and how to log in to each of them.
+ */
 
 export interface RedisServers {
-  /** One: a server. Several: nodes of a Redis Cluster to ask for the others. */
+  /**
+   * One node is a single server. Several are nodes of a Redis Cluster, to be asked for the others.
+   */
   nodes: readonly { host: string; port: number }[]
   tls: boolean
   username: string | undefined
@@ -12,8 +16,8 @@ export interface RedisServers {
 const defaultPort = 6379
 
 /**
- * Undefined where it is no such URL. All nodes share one scheme, user and password: a node that the cluster names later has
- * no URL of its own. A cluster has database 0 alone.
+ * Returns undefined if the text is invalid. All nodes share one scheme, user and password, because
+ * a node discovered later has no URL of its own. A cluster has only database 0.
  */
 export function parseRedisUrl(text: string): RedisServers | undefined {
   const servers = text.split(',').map((url) => parseOne(url.trim()))
@@ -34,7 +38,7 @@ export function parseRedisUrl(text: string): RedisServers | undefined {
 function parseOne(text: string) {
   try {
     const { protocol, hostname, port, username, password, pathname, search, hash } = new URL(text)
-    // A parameter that has no effect here may be one that somebody counts on.
+    // Reject parameters instead of ignoring them: someone may rely on them.
     if (!/^rediss?:$/.test(protocol) || hostname === '' || search !== '' || hash !== '') return undefined
     if (!/^\/?\d*$/.test(pathname)) return undefined
     return {

@@ -1,4 +1,7 @@
-/** Who made a request, as the audit log keeps it: bounded, without query string, and with no key in it. */
+/**
+ * Who made a request, as the audit log records it: bounded, without the query string, and with keys
+ * redacted.
+ */
 import { isIP } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 import type { TokenFormat } from '../../rules/token.ts'
@@ -11,12 +14,12 @@ const userAgentMax = 256
 const ipMax = 64
 
 /**
- * Behind a trusted proxy it is whatever that has written; the zone of an IPv6 address may be of any length. A client that has gone
- * has none.
+ * Behind a trusted proxy, `ip` is whatever the proxy wrote, and the zone of an IPv6 address may
+ * have any length. A client that has disconnected has none.
  */
 const isAddress = (ip: string | undefined) => ip !== undefined && ip.length <= ipMax && isIP(ip) !== 0
 
-/** The path as it may be kept: without query string, and with no key in it. */
+/** The path, safe to log and store: without the query string, and with keys redacted. */
 export const pathOf = (request: FastifyRequest, { redact }: Redacting): string =>
   redact(request.raw.url?.split('?', 1)[0] ?? '')
 

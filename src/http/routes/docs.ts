@@ -1,13 +1,14 @@
 /**
- * What needs no key and is never counted: the pages that each `docs_url` names, made from the table that makes the envelope, and
- * the paths that browsers and tools ask by themselves. Without routes of their own, those would each be a refusal to record.
+ * Paths that need no key and are never counted: the pages that `docs_url` leads to, made from the
+ * same table as the error envelope, and the paths that browsers and tools request by themselves.
+ * Without a route, each of those requests would be a refusal to record.
  */
 import type { FastifyInstance } from 'fastify'
 import { ApiError } from '../../../plugins/api-error.ts'
 import { type ErrorCode, type ErrorRow, errorTable } from '../../../schemas/error.ts'
 
 export interface DocsRoutesOptions {
-  /** The path of BASE_URL, without a slash at its end: links begin with it. */
+  /** The path of BASE_URL, without a trailing slash. Links begin with it. */
   basePath: string
 }
 
@@ -73,7 +74,7 @@ function errorPage(
   )
 }
 
-/** Text of the table → HTML: escaped, and `code` where it has backticks. */
+/** Turns text of the table into HTML: escapes it, and marks up what is in backticks as code. */
 const prose = (text: string) =>
   text
     .replaceAll('&', '&amp;')

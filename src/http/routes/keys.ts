@@ -1,4 +1,7 @@
-/** The five operations on keys (spec section 4). The caller is known and counted before any of this runs. */
+/**
+ * The five operations on keys (spec section 4). By the time they run, the caller is authenticated
+ * and counted.
+ */
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ApiError, notFound } from '../../../plugins/api-error.ts'
@@ -38,7 +41,10 @@ const errors = { '4xx': ErrorEnvelope, '5xx': ErrorEnvelope }
 export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app, options) => {
   const { keys, lastUsed, mintKey, tokenFormat, defaultRateLimitRpm } = options
 
-  /** Uses that are not yet in Postgres when the key is read count: this very request is one. To be called before the reading. */
+  /**
+   * Returns a function that turns a key into a response body, including uses that are not yet in
+   * Postgres (this very request is one). Call it before reading the key.
+   */
   const overlay = () => {
     const pendingOf = lastUsed.pending()
     return (key: StoredKey) => {
@@ -52,7 +58,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     { schema: { body: CreateKeyBody, response: { 201: CreatedKey, ...errors } } },
     async (request, reply) => {
       const { name, rate_limit_rpm = defaultRateLimitRpm, expires_at = null } = request.body
-      requireLabel(name)
+      requireNoKeyIn(name)
       const { userId } = request.caller!
       const wanted = { userId, name, rateLimitRpm: rate_limit_rpm, expiresAt: expires_at }
       const { token, key } = mintKey(wanted)
@@ -70,17 +76,20 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     },
   )
 
-  /** A name is kept, listed and audited: no place for a secret that exists once. */
-  function requireLabel(name = '') {
+  /** Names are stored, listed and audited, so they must not contain a key. */
+  function requireNoKeyIn(name = '') {
     if (!tokenFormat.isIn(name)) return
     throw new ApiError('invalid_parameter', {
       param: 'name',
-      message: '`name` holds an API key.',
-      suggestion: 'Send a name without it: names are kept and shown. If that key is in use, revoke it.',
+      message: '`name` contains an API key.',
+      suggestion: 'Send a name without it: names are stored and shown. If that key is in use, revoke it.',
     })
   }
 
-  /** The caller's key became unusable while the body was still on its way: the same 401 as at the door. */
+  /**
+   * The caller's key became unusable while the request was in flight. Resolves to the error for the
+   * same 401 that authentication sends.
+   */
   function refused({ denial: reason }: CallerUnusable, request: FastifyRequest, reply: FastifyReply) {
     const { id: keyId, userId } = request.caller!
     return app.unauthorized({ ok: false, reason, keyId, userId }, request, reply)
@@ -93,10 +102,10 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
       const { limit: limitText, starting_after, status } = request.query
       const limit = limitText === undefined ? listLimitMax : Number(limitText)
       const page = { limit: limit + 1, startingAfter: starting_after, status }
-      const shown = overlay()
+      const toBody = overlay()
       const found = await keys.list(request.caller!.userId, page)
       if (found === null) throw notFound('starting_after')
-      const data = found.slice(0, limit).map(shown)
+      const data = found.slice(0, limit).map(toBody)
       const has_more = found.length > limit
       return { object: 'list' as const, data, has_more, next_cursor: has_more ? data.at(-1)!.id : null }
     },
@@ -106,10 +115,10 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     '/v1/keys/:id',
     { schema: { params: KeyParams, response: { 200: Key, ...errors } } },
     async (request) => {
-      const shown = overlay()
+      const toBody = overlay()
       const key = await keys.get(request.params.id, request.caller!.userId)
       if (key === null) throw notFound()
-      return shown(key)
+      return toBody(key)
     },
   )
 
@@ -118,21 +127,21 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     { schema: { params: KeyParams, body: PatchKeyBody, response: { 200: Key, ...errors } } },
     async (request, reply) => {
       const { name, rate_limit_rpm, expires_at } = request.body
-      requireLabel(name)
+      requireNoKeyIn(name)
       const change = {
         ...(name !== undefined && { name }),
         ...(rate_limit_rpm !== undefined && { rateLimitRpm: rate_limit_rpm }),
         ...(expires_at !== undefined && { expiresAt: expires_at }),
       }
       const { id } = request.params
-      const shown = overlay()
+      const toBody = overlay()
       const changed = await keys.change(id, request.caller!.userId, change, actorOf(request, tokenFormat))
       if (!changed.ok) {
         if (changed.reason === 'caller_unusable') throw await refused(changed, request, reply)
         if (changed.reason === 'expires_in_past') throw expiresInPast(changed)
         throw changed.reason === 'absent' ? notFound() : new ApiError('key_not_active', { param: 'id' })
       }
-      return shown(changed.key)
+      return toBody(changed.key)
     },
   )
 
@@ -141,10 +150,10 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     { schema: { params: KeyParams, response: { 200: Key, ...errors } }, onRequest: ignoreBody },
     async (request, reply) => {
       const actor = actorOf(request, tokenFormat)
-      const shown = overlay()
+      const toBody = overlay()
       const revoked = await keys.revoke(request.params.id, request.caller!.userId, actor)
       if (!revoked.ok) throw revoked.reason === 'absent' ? notFound() : await refused(revoked, request, reply)
-      return shown(revoked.key)
+      return toBody(revoked.key)
     },
   )
 }
@@ -156,7 +165,10 @@ const expiresInPast = ({ nowS }: ExpiresInPast) =>
     suggestion: `Send a later moment in whole Unix seconds; it is now ${Math.floor(nowS)}.`,
   })
 
-/** A body of DELETE has no meaning (RFC 9110, 9.3.5): it is not read, so nothing about it can be wrong. */
+/**
+ * The body of a DELETE has no meaning (RFC 9110, 9.3.5). It is not read, so nothing about it can be
+ * invalid.
+ */
 function ignoreBody({ raw }: FastifyRequest, _reply: FastifyReply, done: () => void) {
   for (const name of ['content-type', 'content-length', 'transfer-encoding']) delete raw.headers[name]
   done()

@@ -1,4 +1,7 @@
-/** GET /v1/verify: nothing but authentication and counting. What a gateway asks before it lets a request through. */
+/**
+ * GET /v1/verify authenticates and counts, and does nothing else. A gateway calls it before it lets
+ * a request through.
+ */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { ErrorEnvelope } from '../../../schemas/error.ts'
 import { Verified } from '../../../schemas/verify.ts'
