@@ -33,14 +33,19 @@ export class ApiError extends Error {
   }
 }
 
-/** The uniform 404: the same for an unknown id, a malformed one and someone else's (spec section 7.2). */
+/**
+ * The uniform 404: the same for an unknown id, a malformed one and someone else's (spec section
+ * 7.2).
+ */
 export const notFound = (param: 'id' | 'starting_after' = 'id') => new ApiError('not_found', { param })
 
 /** A request that cannot be decided now gets a 503 that says when to retry; never a 401. */
 export const unavailable = (cause?: unknown, retryAfterS = 1) =>
   new ApiError('service_unavailable', { headers: { 'retry-after': String(retryAfterS) }, cause })
 
-/** The envelope as JSON text: the one renderer for errors of handlers, hooks and the HTTP parser. */
+/**
+ * The envelope as JSON text: the one renderer for errors of handlers, hooks and the HTTP parser.
+ */
 export function renderEnvelope(error: ApiError, requestId: string, docsBase: string): string {
   return JSON.stringify({
     error: {

@@ -1,8 +1,10 @@
 /**
- * Lets a request pass only with a usable API key (spec section 5). It knows how a key is presented; `verify` knows how to
- * look one up. Every refusal is the same 401, sent once `record` has stored the reason.
+ * Lets a request pass only with a usable API key (spec section 5). It knows how a key is presented;
+ * `verify` knows how to look one up. Every refusal is the same 401, sent once `record` has stored
+ * the reason.
  *
- * Runs in onRequest: before the body is read, and for unknown routes too, so that nobody without a key learns more.
+ * Runs in onRequest: before the body is read, and for unknown routes too, so that nobody without a
+ * key learns more.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
@@ -35,11 +37,15 @@ export interface AuthenticateOptions<C extends Caller = Caller> {
   /** What the 401 names in WWW-Authenticate (RFC 9110, 11.6.1). */
   realm?: string
   /**
-   * Whose token is this? A callback and not a promise, so that a request with a cached key allocates nothing: it may be
-   * called at once. An error means that nobody can tell now; the response is a 503.
+   * Whose token is this? A callback and not a promise, so that a request with a cached key
+   * allocates nothing: it may be called at once. An error means that nobody can tell now; the
+   * response is a 503.
    */
   verify: (token: string, done: (error: Error | null, verdict?: Verdict<C>) => void) => void
-  /** Stores the reason. The 401 is sent when it resolves. If it rejects, the response is that ApiError, or else a 503. */
+  /**
+   * Stores the reason. The 401 is sent when it resolves. If it rejects, the response is that
+   * ApiError, or else a 503.
+   */
   record: (denied: Denied, request: FastifyRequest) => Promise<void>
 }
 
@@ -48,7 +54,10 @@ declare module 'fastify' {
     caller: Caller | null
   }
   interface FastifyInstance {
-    /** Denies a request whose key turned out to be unusable: stores the reason, then resolves with the 401. */
+    /**
+     * Denies a request whose key turned out to be unusable: stores the reason, then resolves with
+     * the 401.
+     */
     unauthorized: (denied: Denied, request: FastifyRequest, reply: FastifyReply) => Promise<ApiError>
   }
 }
@@ -106,7 +115,8 @@ const wrongPrefix: Denied = { ok: false, reason: 'wrong_prefix' }
 const credentials = /^Bearer ([A-Za-z0-9\-._~+/]+=*)$/
 
 /**
- * The token of the one Authorization header. Node's `headers` hides a second one, so the raw list is read.
+ * The token of the one Authorization header. Node's `headers` hides a second one, so the raw list
+ * is read.
  */
 function presentedToken({ raw: { rawHeaders } }: FastifyRequest): string | Denied {
   let value: string | undefined

@@ -1,6 +1,7 @@
 /**
- * Every failure leaves as the envelope of schemas/error.ts: from a handler, a hook, a validation or Fastify itself. What
- * never becomes a request of Fastify's is http-framing.ts's, which renders with this plugin.
+ * Every failure leaves as the envelope of schemas/error.ts: from a handler, a hook, a validation or
+ * Fastify itself. What never becomes a request of Fastify's is http-framing.ts's, which renders
+ * with this plugin.
  */
 import type { FastifyError, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
@@ -9,11 +10,20 @@ import { ApiError, renderEnvelope, unavailable } from './api-error.ts'
 import { fromValidation } from './validation.ts'
 
 export interface ErrorsOptions {
-  /** Where each code has its page, ending in a slash: `docs_url` is this plus the code. A function if only listening tells. */
+  /**
+   * Where each code has its page, ending in a slash: `docs_url` is this plus the code. A function
+   * if only listening tells.
+   */
   docsBase: string | (() => string)
-  /** Removes secrets from what a client sent and an error would repeat: the name of an unknown member. */
+  /**
+   * Removes secrets from what a client sent and an error would repeat: the name of an unknown
+   * member.
+   */
   redact?: (text: string) => string
-  /** Called once for each error response; for the log and the metrics. The request is null if the HTTP parser refused it. */
+  /**
+   * Called once for each error response; for the log and the metrics. The request is null if the
+   * HTTP parser refused it.
+   */
   onError?: (error: ApiError, request: FastifyRequest | null, requestId: string) => void
 }
 

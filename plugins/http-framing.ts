@@ -1,6 +1,7 @@
 /**
- * HTTP/1.1 as RFC 9112 wants it, where Node is more lenient: one Host, one way to tell where a body ends, requests of one
- * connection answered one after the other. What the parser refuses gets the envelope too.
+ * HTTP/1.1 as RFC 9112 wants it, where Node is more lenient: one Host, one way to tell where a body
+ * ends, requests of one connection answered one after the other. What the parser refuses gets the
+ * envelope too.
  *
  * Register it right after `errors`: its hook must run before any that reads the request.
  */
@@ -22,7 +23,10 @@ const parserCodes: Record<string, ErrorCode> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 }
 
-/** Timed-out connections closed in one turn of the event loop. Thousands may time out at once, and other requests are waiting. */
+/**
+ * Timed-out connections closed in one turn of the event loop. Thousands may time out at once, and
+ * other requests are waiting.
+ */
 const timedOutPerTurn = 16
 
 /** The response to the request that came last on a connection. */
@@ -39,8 +43,9 @@ export default fp<HttpFramingOptions>(
       afterEarlierResponses(request, reply, () => checkFraming(request, reply, done))
     })
 
-    // Node itself would answer a request without Host, with an empty body. It would also hide the headers behind the 1000th,
-    // among them perhaps a second Host or Authorization. Their total size is bounded anyway.
+    // Node itself would answer a request without Host, with an empty body. It would also hide the
+    // headers behind the 1000th, among them perhaps a second Host or Authorization. Their total
+    // size is bounded anyway.
     Object.assign(app.server, { requireHostHeader: false, maxHeadersCount: 0 })
     app.server.removeAllListeners('clientError')
     const refused = new WeakSet<Socket>()
@@ -62,13 +67,14 @@ export default fp<HttpFramingOptions>(
     }
     // This is no proxy (RFC 9110, 9.3.6). Node would just close the connection.
     app.server.on('connect', (_request, socket: Socket) => refuse(new Error('CONNECT'), socket))
-    // A server may ignore an Expect other than 100-continue (RFC 9110, 10.1.1). Node's own 417 would bypass every hook.
+    // A server may ignore an Expect other than 100-continue (RFC 9110, 10.1.1). Node's own 417
+    // would bypass every hook.
     app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response))
 
     /**
-     * Answers what the parser refused, which no handler sees. The answer follows those still due on the connection, or the
-     * client would take it for one of them. If a body broke off, its own request has a handler and answers: it gets the error
-     * when it reads the body.
+     * Answers what the parser refused, which no handler sees. The answer follows those still due on
+     * the connection, or the client would take it for one of them. If a body broke off, its own
+     * request has a handler and answers: it gets the error when it reads the body.
      */
     function refuse(error: NodeJS.ErrnoException, socket: Connection) {
       if (error.code === 'ECONNRESET' || !socket.writable) return socket.destroy()
@@ -103,8 +109,9 @@ export function responseDue(socket: Connection): ServerResponse | null {
 }
 
 /**
- * Requests of one connection run one after the other, and none after the response that ends it (RFC 9112, 9.3.2 and 9.6). Node
- * hands over all that have arrived; a response gets its socket when those before it are sent, and never after the last one.
+ * Requests of one connection run one after the other, and none after the response that ends it (RFC
+ * 9112, 9.3.2 and 9.6). Node hands over all that have arrived; a response gets its socket when
+ * those before it are sent, and never after the last one.
  */
 function afterEarlierResponses({ raw }: FastifyRequest, reply: FastifyReply, run: () => void) {
   // Stop reading meanwhile, or the requests behind would queue up without bound.
@@ -116,8 +123,8 @@ function afterEarlierResponses({ raw }: FastifyRequest, reply: FastifyReply, run
 }
 
 /**
- * Rejects a request with an ambiguous host or an ambiguous end; Node accepts these. Reads the raw list, because Node builds its
- * object of headers only for a request that is asked for it.
+ * Rejects a request with an ambiguous host or an ambiguous end; Node accepts these. Reads the raw
+ * list, because Node builds its object of headers only for a request that is asked for it.
  */
 function checkFraming({ raw }: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) {
   const { rawHeaders, httpVersion } = raw
@@ -134,12 +141,14 @@ function checkFraming({ raw }: FastifyRequest, reply: FastifyReply, done: (error
     else if (name === 'transfer-encoding')
       framed &&= httpVersion === '1.1' && rawHeaders[i + 1]!.toLowerCase() === 'chunked'
   }
-  // After a request that offers an upgrade, Node drops the rest of the chunk and would go on reading inside another request.
+  // After a request that offers an upgrade, Node drops the rest of the chunk and would go on
+  // reading inside another request.
   if (upgrades) reply.header('connection', 'close')
   if (httpVersion !== '1.1' && httpVersion !== '1.0') {
     return reject('The version is neither HTTP/1.1 nor HTTP/1.0.')
   }
-  // RFC 9112, 3.2: a request without Host, or with two, is a 400. Node only looks for the first case.
+  // RFC 9112, 3.2: a request without Host, or with two, is a 400. Node only looks for the first
+  // case.
   if (hosts !== 1 && (hosts > 0 || httpVersion === '1.1')) {
     return reject('An HTTP/1.1 request needs exactly one Host header.')
   }

@@ -1,4 +1,7 @@
-/** The configuration: read from the environment once, checked whole, frozen. The only file that reads process.env. */
+/**
+ * The configuration: read from the environment once, checked whole, frozen. The only file that
+ * reads process.env.
+ */
 import { isIP } from 'node:net'
 import { rateLimitMax } from '../schemas/key.ts'
 import { parseRedisUrl, type RedisServers } from './rules/redis-url.ts'
@@ -38,7 +41,10 @@ export interface Config {
   drainSeconds: number
   /** How long refusals are stored. Changes of keys and users are stored until deleted by hand. */
   auditRetentionDays: number
-  /** Refusals recorded for one client address in a minute; beyond it nothing is written and the answer is a 503. */
+  /**
+   * Refusals recorded for one client address in a minute; beyond it nothing is written and the
+   * answer is a 503.
+   */
   refusalsPerAddressRpm: number
   /** Whether `npm start` is our parent: npm passes a signal to its shell, not to us. */
   startedByNpm: boolean
@@ -170,7 +176,10 @@ function isUrl(text: string, protocols: string[]): boolean {
   }
 }
 
-/** libpq also takes the host as a parameter, where it may be the directory of a Unix socket: postgres://ada@/db?host=/run/pg */
+/**
+ * libpq also takes the host as a parameter, where it may be the directory of a Unix socket:
+ * postgres://ada@/db?host=/run/pg
+ */
 function parsePostgresUrl(text: string): string | undefined {
   const whole = text.replace(/^(postgres(?:ql)?:\/\/[^/?#]*@)(?=[/?]|$)/, '$1localhost')
   if (!/^postgres(ql)?:\/\//.test(whole) || !URL.canParse(whole)) return undefined
@@ -179,7 +188,10 @@ function parsePostgresUrl(text: string): string | undefined {
   return namesHost ? whole : undefined
 }
 
-/** A token without a name belongs to `operator`. Names and tokens must differ, or one would stand for two people. */
+/**
+ * A token without a name belongs to `operator`. Names and tokens must differ, or one would stand
+ * for two people.
+ */
 function parseOpsTokens(text: string): { name: string; token: string }[] | undefined {
   const pairs = text.split(',').map((entry) => {
     const [, name = 'operator', token = ''] = /^(?:([^:]*):)?(.*)$/s.exec(entry.trim())!

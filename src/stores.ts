@@ -1,12 +1,15 @@
 /**
- * What the service needs from its data servers, in its own terms. The adapters, named by technology, are in postgres/, redis/
- * and memory/; only wiring/ knows which are in use.
+ * What the service needs from its data servers, in its own terms. The adapters, named by
+ * technology, are in postgres/, redis/ and memory/; only wiring/ knows which are in use.
  */
 import type { Key, KeyState } from '../schemas/key.ts'
 import type { RefusalReason } from '../schemas/refusal.ts'
 import type { NewKey } from './rules/new-key.ts'
 
-/** A server is down, too slow or overloaded: the request cannot be decided now. Always a 503, never a 401. */
+/**
+ * A server is down, too slow or overloaded: the request cannot be decided now. Always a 503, never
+ * a 401.
+ */
 export class Unavailable extends Error {
   readonly statusCode = 503
 }
@@ -23,7 +26,8 @@ export interface KeyVersion {
 /** Resolves once no instance acts on an older version; never rejects. */
 export type Publish = (versions: KeyVersion[]) => Promise<void>
 
-// ---- counting -------------------------------------------------------------------------------------------------
+// ---- counting
+// -------------------------------------------------------------------------------------------------
 
 /** Why a shared counter does not count. A label of a metric, so there are only these. */
 export const outageCauses = [
@@ -60,22 +64,26 @@ export interface CountReply {
 }
 
 /**
- * `count`: this hit's number in the minute, from 1; below 1 if there was no room to count it. `version`: the key's; 0 if none
- * is known, below 0 if it is unreadable.
+ * `count`: this hit's number in the minute, from 1; below 1 if there was no room to count it.
+ * `version`: the key's; 0 if none is known, below 0 if it is unreadable.
  */
 export type OnCounted = (count: number, version: number, reply: CountReply) => void
 
 export interface Counter {
-  /** Adds one hit to the key's current minute. False when full: nothing was counted and nobody is called. */
+  /**
+   * Adds one hit to the key's current minute. False when full: nothing was counted and nobody is
+   * called.
+   */
   hit(keyId: string, onCounted: OnCounted): boolean
   /**
-   * Publishes that keys have changed. Resolves true once every instance will see it, false if nothing confirms that (in
-   * `memory` mode nothing can). Never rejects, and never lowers a version.
+   * Publishes that keys have changed. Resolves true once every instance will see it, false if
+   * nothing confirms that (in `memory` mode nothing can). Never rejects, and never lowers a
+   * version.
    */
   raise(versions: KeyVersion[]): Promise<boolean>
   /**
-   * shared: one count for all instances. local: the shared store, or part of it, is down, and this instance counts in its
-   * place. memory: there is no shared store.
+   * shared: one count for all instances. local: the shared store, or part of it, is down, and this
+   * instance counts in its place. memory: there is no shared store.
    */
   readonly mode: 'shared' | 'local' | 'memory'
   /** Why the mode is local, one for each server that does not count. */
@@ -83,7 +91,8 @@ export interface Counter {
   close(): Promise<void>
 }
 
-// ---- keys and users ---------------------------------------------------------------------------------------------
+// ---- keys and users
+// ---------------------------------------------------------------------------------------------
 
 /** A stored key, times in Unix seconds. Its secret and the secret's hash are not part of it. */
 export interface StoredKey {
@@ -99,7 +108,10 @@ export interface StoredKey {
   lastUsedAt: number | null
 }
 
-/** What authentication reads about a key. `nowS` is the database's clock at that moment, Unix seconds. */
+/**
+ * What authentication reads about a key. `nowS` is the database's clock at that moment, Unix
+ * seconds.
+ */
 export interface KeyCredential {
   hash: string
   id: string
@@ -143,7 +155,10 @@ export type KeyChange = { name?: string; rateLimitRpm?: number; expiresAt?: numb
 export interface KeyStore {
   /** By hex HMAC; unknown ones are left out. One statement for all. */
   findByHash(hashes: string[]): Promise<KeyCredential[]>
-  /** Creates a key if the user has room for one more and the caller's own key is usable (an operator needs none). */
+  /**
+   * Creates a key if the user has room for one more and the caller's own key is usable (an operator
+   * needs none).
+   */
   create(
     key: NewKey,
     actor: Actor,
@@ -178,7 +193,10 @@ export interface KeyStore {
   ): Promise<{ ok: true; key: StoredKey } | { ok: false; reason: 'absent' } | CallerUnusable>
   /** Stores last uses, Unix seconds. One that is earlier than the stored one changes nothing. */
   touch(uses: Map<string, number>): Promise<void>
-  /** Stores keys under another hash, made with the secret of that id. Skips a key whose hash is no longer `from`. */
+  /**
+   * Stores keys under another hash, made with the secret of that id. Skips a key whose hash is no
+   * longer `from`.
+   */
   rehash(hashes: Rehash[], hashSecretId: string): Promise<void>
   /** How many usable keys are stored under each secret, by its id. */
   countBySecret(): Promise<Map<string, number>>
@@ -194,11 +212,15 @@ export interface User {
 export interface UserStore {
   create(user: { id: string; name: string }, actor: Actor): Promise<User>
   list(): Promise<User[]>
-  /** Soft-deletes (idempotent). When it resolves, every instance refuses the user's keys; null if absent. */
+  /**
+   * Soft-deletes (idempotent). When it resolves, every instance refuses the user's keys; null if
+   * absent.
+   */
   remove(id: string, actor: Actor): Promise<User | null>
 }
 
-// ---- audit --------------------------------------------------------------------------------------------------------
+// ---- audit
+// --------------------------------------------------------------------------------------------------------
 
 export type AuditEvent =
   | 'auth.refused'

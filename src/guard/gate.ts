@@ -1,9 +1,10 @@
 /**
- * Finds the key of a token and counts the request: the functions behind the authenticate and rate-limit plugins.
+ * Finds the key of a token and counts the request: the functions behind the authenticate and
+ * rate-limit plugins.
  *
- * A key read from Postgres is cached, and trusted only while the counter confirms it. Each count returns the key's current
- * version, so the very next request sees a change made anywhere, with no extra round trip. decide.ts says what to do with a
- * cached key, key-reader.ts reads it again.
+ * A key read from Postgres is cached, and trusted only while the counter confirms it. Each count
+ * returns the key's current version, so the very next request sees a change made anywhere, with no
+ * extra round trip. decide.ts says what to do with a cached key, key-reader.ts reads it again.
  */
 import type { AuthenticateOptions, Denied } from '../../plugins/authenticate.ts'
 import type { Counted, RateLimitOptions } from '../../plugins/rate-limit.ts'
@@ -22,7 +23,10 @@ export interface GateOptions
   onShed?: (queue: 'lookups' | 'counter') => void
 }
 
-/** How long a request waits for a newer copy where the old one may serve. It may need time for Postgres afterwards. */
+/**
+ * How long a request waits for a newer copy where the old one may serve. It may need time for
+ * Postgres afterwards.
+ */
 const goOnAfterMs = 300
 
 export interface Gate {

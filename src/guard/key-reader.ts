@@ -1,6 +1,7 @@
 /**
- * Reads keys from Postgres, in batches, and caches those that are usable. Unknown, revoked and expired keys and those of a
- * deleted owner are never cached, so all of them take the same path: one look-up, one audit entry.
+ * Reads keys from Postgres, in batches, and caches those that are usable. Unknown, revoked and
+ * expired keys and those of a deleted owner are never cached, so all of them take the same path:
+ * one look-up, one audit entry.
  */
 import type { Denied } from '../../plugins/authenticate.ts'
 import type { KeyHasher, TokenHashes } from '../rules/key-hasher.ts'
@@ -13,7 +14,10 @@ export interface KeyReaderOptions {
   keys: Pick<KeyStore, 'findByHash'>
   cache: KeyCache
   hasher: KeyHasher
-  /** A usable key that is still stored under the previous secret. Called at each look-up until it is not. */
+  /**
+   * A usable key that is still stored under the previous secret. Called at each look-up until it is
+   * not.
+   */
   onStaleHash: (rehash: Rehash) => void
   /** Called after each look-up. */
   onPostgres: (isDown: boolean) => void
@@ -23,7 +27,10 @@ export interface KeyReaderOptions {
 }
 
 export interface KeyReader {
-  /** Caches the key if it is usable, else removes it. The look-up starts after this call, never before. */
+  /**
+   * Caches the key if it is usable, else removes it. The look-up starts after this call, never
+   * before.
+   */
   read(cacheName: string, hashes: TokenHashes): Promise<{ ok: true; key: CachedKey } | Denied>
   /** Reads the key again in the background. */
   refresh(key: CachedKey): void

@@ -17,7 +17,10 @@ export interface RefusalsOptions {
 }
 
 export interface Refusals {
-  /** Resolves once the record is committed. Rejects with a 503 if that cannot be, or if the address has no budget left. */
+  /**
+   * Resolves once the record is committed. Rejects with a 503 if that cannot be, or if the address
+   * has no budget left.
+   */
   record(refusal: RefusalRecord): Promise<void>
   drained(): Promise<void>
 }

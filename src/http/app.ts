@@ -1,4 +1,7 @@
-/** The public listener. It reads in the order in which a request travels: errors, authenticate, rate limit, routes. */
+/**
+ * The public listener. It reads in the order in which a request travels: errors, authenticate, rate
+ * limit, routes.
+ */
 import type { AddressInfo } from 'node:net'
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
 import type { ApiError } from '../../plugins/api-error.ts'
@@ -38,9 +41,14 @@ const bodyMaxBytes = 16_384
 /** From the first byte to the end of the headers, and to the end of the request, milliseconds. */
 const headersTimeoutMs = 10_000
 const requestTimeoutMs = 20_000
-/** How often to look for timed-out connections. Checking often means closing only a few at a time. */
+/**
+ * How often to look for timed-out connections. Checking often means closing only a few at a time.
+ */
 const timeoutCheckMs = 250
-/** Longer than a load balancer's usual 60 s, so that we never close a connection that it is about to use. */
+/**
+ * Longer than a load balancer's usual 60 s, so that we never close a connection that it is about to
+ * use.
+ */
 const keepAliveTimeoutMs = 75_000
 
 export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInstance {
@@ -109,16 +117,19 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
 /** The path of a URL, without a slash at its end. */
 const pathOf = (url: string) => new URL(url).pathname.replace(/\/$/, '')
 
-/** Hops are counted from our side: what the client itself wrote, leftmost, is trusted only if there are that many proxies. */
+/**
+ * Hops are counted from our side: what the client itself wrote, leftmost, is trusted only if there
+ * are that many proxies.
+ */
 function trusted(proxies: Config['trustProxy']) {
   if (typeof proxies === 'number') return (_address: string, hop: number) => hop < proxies
   return proxies === false ? false : [...proxies]
 }
 
 /**
- * Turns a request target that the router would reject before any hook runs into one that it looks up, so that the request is
- * authenticated and counted like any other. Absolute form (RFC 9112, 3.2.2) loses its origin; a malformed percent-escape
- * becomes literal text.
+ * Turns a request target that the router would reject before any hook runs into one that it looks
+ * up, so that the request is authenticated and counted like any other. Absolute form (RFC 9112,
+ * 3.2.2) loses its origin; a malformed percent-escape becomes literal text.
  */
 export function normalizeTarget(target: string): string {
   let path = target

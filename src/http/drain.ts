@@ -1,7 +1,7 @@
 /**
- * Stops without failing a request. A load balancer keeps sending for a while after /readyz has turned to 503, so at first
- * every request is still answered, and each response ends its connection. Then the listener closes and what is in flight is
- * answered.
+ * Stops without failing a request. A load balancer keeps sending for a while after /readyz has
+ * turned to 503, so at first every request is still answered, and each response ends its
+ * connection. Then the listener closes and what is in flight is answered.
  */
 import type { Server, ServerResponse } from 'node:http'
 import { type Socket, Server as TcpServer } from 'node:net'
@@ -9,14 +9,23 @@ import { type Socket, Server as TcpServer } from 'node:net'
 export interface Drain {
   /** From now on each response says that its connection ends with it (RFC 9112, 9.6). */
   start(): void
-  /** Closes the listener. Resolves when every connection has ended: answered, idle, or too slow to send a whole request. */
+  /**
+   * Closes the listener. Resolves when every connection has ended: answered, idle, or too slow to
+   * send a whole request.
+   */
   finish(): Promise<void>
 }
 
 const checkEveryMs = 20
-/** How long a new connection may stay silent: its request may be on the way. Node's own closing of idle ones ignores that. */
+/**
+ * How long a new connection may stay silent: its request may be on the way. Node's own closing of
+ * idle ones ignores that.
+ */
 const firstBytesMs = 300
-/** How long a request may take to finish arriving. Shorter than the usual time limit, so that a stop takes under 10 s. */
+/**
+ * How long a request may take to finish arriving. Shorter than the usual time limit, so that a stop
+ * takes under 10 s.
+ */
 const arrivalMaxMs = 4000
 
 interface State {
@@ -25,14 +34,18 @@ interface State {
   readAtRest: number
 }
 
-/** A turn of the event loop this short did so little that no connection can have waited long to be accepted. */
+/**
+ * A turn of the event loop this short did so little that no connection can have waited long to be
+ * accepted.
+ */
 const quietTurnMs = 0.3
 /** Give up waiting for a quiet turn after this: on a busy machine there may be none. */
 const quietTurnMaxMs = 300
 
 /**
- * Resolves just after the listener has accepted all waiting connections. When a listener closes, the kernel resets those still
- * waiting, and a proxy that has sent a PATCH on one must not send it again (RFC 9110, 9.2.2).
+ * Resolves just after the listener has accepted all waiting connections. When a listener closes,
+ * the kernel resets those still waiting, and a proxy that has sent a PATCH on one must not send it
+ * again (RFC 9110, 9.2.2).
  */
 async function justAccepted() {
   const untilMs = performance.now() + quietTurnMaxMs
@@ -85,7 +98,8 @@ export function createDrain(
       const check = () => endSome(performance.now() - startMs > arrivalMaxMs)
       const checking = setInterval(check, checkEveryMs)
       return new Promise((resolve) => {
-        // Close the listener only: an HTTP server's own close would end connections it considers idle at once.
+        // Close the listener only: an HTTP server's own close would end connections it considers
+        // idle at once.
         TcpServer.prototype.close.call(server, () => {
           clearInterval(checking)
           resolve()

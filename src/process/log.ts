@@ -1,4 +1,7 @@
-/** The log: JSON lines, or readable ones on a terminal. Never given an Authorization header, a body or a query string. */
+/**
+ * The log: JSON lines, or readable ones on a terminal. Never given an Authorization header, a body
+ * or a query string.
+ */
 import { pino } from 'pino'
 import pretty from 'pino-pretty'
 

@@ -4,7 +4,10 @@ import type { Log } from './log.ts'
 
 const everyMs = 3_600_000
 
-/** Resolves after the first round, with a function that stops the others. Never rejects: a failure is logged. */
+/**
+ * Resolves after the first round, with a function that stops the others. Never rejects: a failure
+ * is logged.
+ */
 export async function startMaintenance({ maintain }: Pick<Stores, 'maintain'>, log: Log) {
   const round = () =>
     maintain().then(

@@ -1,4 +1,7 @@
-/** What /metrics shows (Prometheus text format). The hot path only increments numbers; the scrape reads them. */
+/**
+ * What /metrics shows (Prometheus text format). The hot path only increments numbers; the scrape
+ * reads them.
+ */
 import { collectDefaultMetrics, Gauge, Histogram, Counter as PromCounter, Registry } from 'prom-client'
 import { refusalReasons } from '../../schemas/refusal.ts'
 import type { Gate } from '../guard/gate.ts'

@@ -25,8 +25,8 @@ export interface Service {
   /** What the readiness probe says about the servers behind. */
   health(): { redis: string; redis_cause?: string; postgres: string }
   /**
-   * Answers what is in flight, writes what is queued, and disconnects from the servers. Before that it accepts requests for
-   * another `drainMs`, and each response ends its connection.
+   * Answers what is in flight, writes what is queued, and disconnects from the servers. Before that
+   * it accepts requests for another `drainMs`, and each response ends its connection.
    */
   close(drainMs?: number): Promise<void>
 }

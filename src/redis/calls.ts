@@ -1,6 +1,7 @@
 /**
- * Gathers hits into calls: all that arrive in one turn of the event loop go to Redis as one call (in a cluster one for each
- * API key, which the client sends together). While as many turns as allowed are in flight, hits gather into fewer, larger calls.
+ * Gathers hits into calls: all that arrive in one turn of the event loop go to Redis as one call
+ * (in a cluster one for each API key, which the client sends together). While as many turns as
+ * allowed are in flight, hits gather into fewer, larger calls.
  */
 import type { OnCounted } from '../stores.ts'
 import { createHits, type Hits } from './hits.ts'

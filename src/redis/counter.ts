@@ -1,6 +1,6 @@
 /**
- * Counts in Redis, so that all instances share one count. In a cluster, the node that has a key's slot counts it. While a
- * server is down, this instance counts its keys locally.
+ * Counts in Redis, so that all instances share one count. In a cluster, the node that has a key's
+ * slot counts it. While a server is down, this instance counts its keys locally.
  */
 import { Cluster, type Redis } from 'ioredis'
 import { createMinuteCounts, type MinuteCounts } from '../memory/minute-counts.ts'
@@ -13,7 +13,10 @@ import { withTimeout } from './with-timeout.ts'
 export interface RedisCounterOptions {
   client: Redis | Cluster
   lastCounts?: MinuteCounts
-  /** A server does not count, or, with null, counts again. Called again if the outage turns out to have another cause that lasts. */
+  /**
+   * A server does not count, or, with null, counts again. Called again if the outage turns out to
+   * have another cause that lasts.
+   */
   onOutage?: (outage: Outage | null) => void
   onBatch?: (hits: number, keys: number) => void
   now?: () => number
@@ -24,7 +27,10 @@ export interface RedisCounterOptions {
 const answerTimeoutMs = 100
 const raiseTimeoutMs = 500
 const raiseAtOnce = 500
-/** Longer than any instance trusts a cached key (60 s at most, see decide.ts). sql/redis/hit.lua has it too. */
+/**
+ * Longer than any instance trusts a cached key (60 s at most, see decide.ts). sql/redis/hit.lua has
+ * it too.
+ */
 const versionTtlS = 600
 
 export function createRedisCounter(options: RedisCounterOptions): Counter {
@@ -74,7 +80,10 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
     return found
   }
 
-  /** Keeps a shard for each master, even before its first hit. A former master's shard stays until its outage has ended. */
+  /**
+   * Keeps a shard for each master, even before its first hit. A former master's shard stays until
+   * its outage has ended.
+   */
   function followMasters() {
     const masters = servers.masters()
     for (const [server, one] of shards) {

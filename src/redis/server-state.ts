@@ -1,6 +1,6 @@
 /**
- * Whether a Redis server counts, as far as its last answer says. Once a call has failed, nothing more is sent to it until it
- * answers a probe.
+ * Whether a Redis server counts, as far as its last answer says. Once a call has failed, nothing
+ * more is sent to it until it answers a probe.
  */
 import type { Outage } from '../stores.ts'
 import { isAnswer, outageOf } from './outage.ts'
@@ -9,13 +9,22 @@ import { withTimeout } from './with-timeout.ts'
 export interface ServerStateOptions {
   /** Why nothing can be sent; null while connected. */
   fault: () => Error | null
-  /** Makes the server write what a count writes: a server that answers PING may still be unable to count. */
+  /**
+   * Makes the server write what a count writes: a server that answers PING may still be unable to
+   * count.
+   */
   probe: () => Promise<number[]>
-  /** Asks where the keys are. After a failover they are elsewhere, and a silent node does not say so. */
+  /**
+   * Asks where the keys are. After a failover they are elsewhere, and a silent node does not say
+   * so.
+   */
   locate: () => void
   /** Replaces the connection, which has been silent for too long. */
   reconnect: () => void
-  /** Null when the server counts again. Called again if the outage turns out to have another cause that lasts. */
+  /**
+   * Null when the server counts again. Called again if the outage turns out to have another cause
+   * that lasts.
+   */
   onOutage: (outage: Outage | null) => void
   /** The server's clock, from a probe that it answered. */
   onClock: (answer: number[]) => void
@@ -25,7 +34,10 @@ export interface ServerStateOptions {
 }
 
 export interface ServerState {
-  /** new: hits are sent, but the server has not counted yet; local: this instance counts in its place. */
+  /**
+   * new: hits are sent, but the server has not counted yet; local: this instance counts in its
+   * place.
+   */
   readonly mode: 'new' | 'shared' | 'local'
   readonly outage: Outage | null
   /** The server has answered a call. */
@@ -119,7 +131,8 @@ export function createServerState(options: ServerStateOptions): ServerState {
     if (state.mode !== 'local') return failed(error)
     report(error)
     locate()
-    // An error is an answer too: the connection works. But a replica never counts, and the master may be elsewhere now.
+    // An error is an answer too: the connection works. But a replica never counts, and the master
+    // may be elsewhere now.
     const isAlive = isAnswer(error) && state.outage?.cause !== 'read_only'
     const isStale = nowMs - silentSinceMs > staleAfterMs
     if (!isAlive && isStale) reconnect()

@@ -1,8 +1,8 @@
 /**
  * Counting on one Redis server: the whole store, or one node of a cluster.
  *
- * A call that is not answered in time is not repeated, because it may have run. Its hits are counted by this instance instead,
- * from the last count seen.
+ * A call that is not answered in time is not repeated, because it may have run. Its hits are
+ * counted by this instance instead, from the last count seen.
  */
 import type { MinuteCounts } from '../memory/minute-counts.ts'
 import { minuteOf } from '../rules/window.ts'
@@ -16,7 +16,10 @@ import { withTimeout } from './with-timeout.ts'
 export interface ShardOptions extends Omit<ServerStateOptions, 'onClock' | 'onLocal'> {
   scripts: Pick<Scripts, 'hit'>
   lastCounts: MinuteCounts
-  /** Which hits may share a call: in a cluster only those of one key, since a slot may be moving, key by key. */
+  /**
+   * Which hits may share a call: in a cluster only those of one key, since a slot may be moving,
+   * key by key.
+   */
   groupOf: (keyId: string) => string
   onBatch?: ((hits: number, keys: number) => void) | undefined
   now: () => number

@@ -1,6 +1,6 @@
 /**
- * What the database stores of a token: its HMAC-SHA256 under HASH_SECRET. Without the secret, a copy of the table cannot
- * even be tested against guesses.
+ * What the database stores of a token: its HMAC-SHA256 under HASH_SECRET. Without the secret, a
+ * copy of the table cannot even be tested against guesses.
  */
 import { createHmac } from 'node:crypto'
 
@@ -18,7 +18,10 @@ export interface KeyHasher {
   readonly previousSecretId: string | null
   /** Under HASH_SECRET: 32 bytes. */
   hash(token: string): Buffer
-  /** Under both secrets, always: the time this takes must not reveal under which one a key is stored. */
+  /**
+   * Under both secrets, always: the time this takes must not reveal under which one a key is
+   * stored.
+   */
   hashesOf(token: string): TokenHashes
 }
 

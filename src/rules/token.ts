@@ -1,6 +1,7 @@
 /**
- * The secret key: `<KEY_PREFIX>_`, 32 base62 characters from the system's CSPRNG (190 bits), and 6 base62 characters of
- * CRC-32 over everything before them. With the checksum, a scanner for leaked secrets can tell a key from noise offline.
+ * The secret key: `<KEY_PREFIX>_`, 32 base62 characters from the system's CSPRNG (190 bits), and 6
+ * base62 characters of CRC-32 over everything before them. With the checksum, a scanner for leaked
+ * secrets can tell a key from noise offline.
  */
 import { randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'
@@ -15,11 +16,15 @@ export interface TokenFormat {
   isWellFormed(token: string): boolean
   /** Whether a text contains a well-formed token. */
   isIn(text: string): boolean
-  /** The part that may be shown: 10 characters, or more if the prefix is long, so that at least 4 belong to the key itself. */
+  /**
+   * The part that may be shown: 10 characters, or more if the prefix is long, so that at least 4
+   * belong to the key itself.
+   */
   displayPrefixOf(token: string): string
   /**
-   * Removes everything that looks like a token from a text that will be stored, such as a path. Also finds tokens with
-   * percent-encoded characters, encoded once or, by proxies in front, several times (`%255f`).
+   * Removes everything that looks like a token from a text that will be stored, such as a path.
+   * Also finds tokens with percent-encoded characters, encoded once or, by proxies in front,
+   * several times (`%255f`).
    */
   redact(text: string): string
 }
@@ -59,7 +64,10 @@ export function tokenFormat(prefix: string): TokenFormat {
   }
 }
 
-/** Uniform: 248 is a multiple of 62. Bytes from 248 up would favour the first letters, so they are dropped. */
+/**
+ * Uniform: 248 is a multiple of 62. Bytes from 248 up would favour the first letters, so they are
+ * dropped.
+ */
 function randomBase62(length: number): string {
   let text = ''
   while (text.length < length) {

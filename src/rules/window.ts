@@ -1,4 +1,7 @@
-/** The minute window in which a request is counted (spec section 8). Times are the counting server's. */
+/**
+ * The minute window in which a request is counted (spec section 8). Times are the counting
+ * server's.
+ */
 const windowS = 60
 
 /** The number of the minute, counted from 1970. */

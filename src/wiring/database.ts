@@ -53,7 +53,10 @@ interface Server {
   name: string
 }
 
-/** `serve` waits for a database that is still starting. A command fails at once: its user would rather know. */
+/**
+ * `serve` waits for a database that is still starting. A command fails at once: its user would
+ * rather know.
+ */
 async function migrateWhenReady(
   { url, ssl, name }: Server,
   { role, onProgress, signal }: OpenOptions,
@@ -74,7 +77,10 @@ async function migrateWhenReady(
   }
 }
 
-/** Waiting does not help: no usable Postgres, or a wrong password or database name (SQLSTATE classes 28 and 3D). */
+/**
+ * Waiting does not help: no usable Postgres, or a wrong password or database name (SQLSTATE classes
+ * 28 and 3D).
+ */
 const isFinal = (error: unknown) =>
   error instanceof NoConnection ? error.isFinal : /^(28|3D)/.test(String((error as { code?: unknown }).code))
 

@@ -1,4 +1,7 @@
-/** The secrets under which keys are stored: from the configuration, or made for an embedded database. */
+/**
+ * The secrets under which keys are stored: from the configuration, or made for an embedded
+ * database.
+ */
 import { join } from 'node:path'
 import type { Config } from '../config.ts'
 import { readOrCreateHashSecret } from '../embedded/hash-secret.ts'
@@ -12,8 +15,8 @@ import type { OpenOptions } from './options.ts'
 const timeoutMs = 30_000
 
 /**
- * Rejects a secret that fits none of the existing keys where new ones may be minted. It is almost certainly the wrong one,
- * and new keys would hide that.
+ * Rejects a secret that fits none of the existing keys where new ones may be minted. It is almost
+ * certainly the wrong one, and new keys would hide that.
  */
 export async function openHasher(
   config: Config,

@@ -7,7 +7,10 @@ export interface OpenOptions {
   role: 'serve' | 'command'
   /** A command may create the embedded database; most only make sense on one that exists. */
   createsDatabase?: boolean
-  /** The command mints keys, as `serve` may too: refused under a HASH_SECRET that fits none of the existing keys. */
+  /**
+   * The command mints keys, as `serve` may too: refused under a HASH_SECRET that fits none of the
+   * existing keys.
+   */
   mintsKeys?: boolean
   onProgress?: (line: string) => void
   /** Stops waiting for a database that is not there yet. */
@@ -18,6 +21,9 @@ export interface OpenOptions {
   onShed?: (queue: string) => void
   /** A connection to count on in place of REDIS_URL's. */
   redis?: Redis | Cluster
-  /** How many times longer than usual to wait for Redis and Postgres. Tests of anything else must not fail on a busy machine. */
+  /**
+   * How many times longer than usual to wait for Redis and Postgres. Tests of anything else must
+   * not fail on a busy machine.
+   */
   patience?: number
 }

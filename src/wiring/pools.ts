@@ -4,8 +4,8 @@ import type { Database } from './database.ts'
 import type { OpenOptions } from './options.ts'
 
 /**
- * Connections at most, and the time from asking to the answer. Separate pools, so that a slow list cannot hold up
- * authentication, nor a flood of refusals a list.
+ * Connections at most, and the time from asking to the answer. Separate pools, so that a slow list
+ * cannot hold up authentication, nor a flood of refusals a list.
  */
 export const poolBounds = {
   lookups: { max: 2, timeoutMs: 1000 },
@@ -22,7 +22,10 @@ export interface Pools extends Record<Purpose, Pool> {
   close(): Promise<void>
 }
 
-/** Rejects if the pools of a service cannot connect, for example because a pooler refuses our settings. */
+/**
+ * Rejects if the pools of a service cannot connect, for example because a pooler refuses our
+ * settings.
+ */
 export async function openPools({ url, ssl }: Database, options: OpenOptions): Promise<Pools> {
   const { onShed, patience = 1 } = options
   const pool = (purpose: Purpose) => {

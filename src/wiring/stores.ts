@@ -1,6 +1,7 @@
 /**
- * Which store is which: this folder is the one place that knows the concrete ones. With DATABASE_URL and REDIS_URL it uses
- * those servers and starts nothing; without, a Postgres of its own and counting in memory.
+ * Which store is which: this folder is the one place that knows the concrete ones. With
+ * DATABASE_URL and REDIS_URL it uses those servers and starts nothing; without, a Postgres of its
+ * own and counting in memory.
  */
 import type { Config } from '../config.ts'
 import { createPublish } from '../guard/publish.ts'
@@ -28,7 +29,10 @@ export interface Stores extends Pick<Database, 'embedded' | 'applied'> {
   hasher: KeyHasher
   mintKey: MintKey
   cachePolicy: CachePolicy
-  /** Makes the coming partitions for refusals and drops those past AUDIT_RETENTION_DAYS. Returns the names dropped. */
+  /**
+   * Makes the coming partitions for refusals and drops those past AUDIT_RETENTION_DAYS. Returns the
+   * names dropped.
+   */
   maintain(): Promise<string[]>
   close(): Promise<void>
 }
@@ -67,7 +71,8 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
       embedded: database.embedded,
       applied: database.applied,
       async maintain() {
-        // In two steps: a partition that cannot be dropped now must not keep the coming ones from being made.
+        // In two steps: a partition that cannot be dropped now must not keep the coming ones from
+        // being made.
         await pools.background.run(ensurePartitions)
         return pools.background.run((sql) => dropPartitionsOlderThan(sql, config.auditRetentionDays))
       },
