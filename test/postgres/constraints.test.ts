@@ -1,9 +1,8 @@
 // What the database itself refuses: each CHECK constraint, by a row that breaks it and nothing else.
 import t from 'tap'
-import { useServices } from '../services/index.ts'
 import { openStores } from './open-stores.ts'
 
-const { sql, makeUser, makeKey } = await openStores(t, await useServices(t))
+const { sql, makeUser, makeKey } = await openStores(t)
 const user = await makeUser()
 const hash = Buffer.alloc(32, 7)
 
