@@ -22,17 +22,20 @@ t.test('a call names each key once, with the sum of its hits', async (t) => {
 
 t.test('each hit gets its own number, in order of arrival, with the version of its key', async (t) => {
   const hits = createHits()
-  const answers: unknown[] = []
+  const answers: string[] = []
   for (const [i, keyId] of ['apk_a', 'apk_b', 'apk_a', 'apk_a', 'apk_b'].entries())
-    hits.add(keyId, (number, version, of) => answers.push([i, number, version, of === turn]))
+    hits.add(keyId, (number, version, of) => {
+      t.equal(of, turn)
+      answers.push(`hit ${i} of ${keyId}: ${number}, version ${version}`)
+    })
   t.strictSame(answers, [], 'not before the answer')
   hits.answer([10, 2], [7, -1], turn)
   t.strictSame(answers, [
-    [0, 8, 7, true],
-    [1, 1, -1, true],
-    [2, 9, 7, true],
-    [3, 10, 7, true],
-    [4, 2, -1, true],
+    'hit 0 of apk_a: 8, version 7',
+    'hit 1 of apk_b: 1, version -1',
+    'hit 2 of apk_a: 9, version 7',
+    'hit 3 of apk_a: 10, version 7',
+    'hit 4 of apk_b: 2, version -1',
   ])
 })
 
