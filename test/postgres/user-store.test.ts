@@ -109,7 +109,7 @@ t.test('a user is deleted although last uses of its keys are being written', asy
   let work: Promise<unknown>[] = []
   await sql.begin(async (tx) => {
     await tx`select from api_keys where id = ${second} for update`
-    const touching = keys.touch(new Map([first, second, third].map((id) => [id, nowS()])))
+    const touching = keys.touch(new Map([third, second, first].map((id) => [id, nowS()])))
     await until('the uses wait', () => waiting(1))
     const removing = users.remove(user.id, actor())
     await until('the removal waits', () => waiting(2))
