@@ -1,4 +1,4 @@
-// The batch: what arrives in one turn goes out as one, each item gets its own answer, and nothing is without bound.
+// The batch: what arrives in one turn goes out as one, each item gets its own answer, and everything is bounded.
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import fc from 'fast-check'
 import t from 'tap'
@@ -8,7 +8,7 @@ import { setClock } from '../clock.ts'
 
 const bounds = { batchMax: 100, inFlightMax: 2, queueMax: 1000, timeoutMs: 1000 }
 
-/** A batcher whose batches are answered by hand: each number by its double. */
+/** The test answers the batches: each number with its double. */
 function byHand(options: Partial<BatcherOptions<number, number>> = {}) {
   const batches: { items: number[]; timeoutMs: number; answer(): void; fail(error: Error): void }[] = []
   const batcher = createBatcher<number, number>({
@@ -19,206 +19,177 @@ function byHand(options: Partial<BatcherOptions<number, number>> = {}) {
       }),
     ...options,
   })
-  return { batcher, batches }
+  /** The answer or the error. */
+  const add = (item: number): Promise<unknown> => batcher.add(item).catch((error) => error)
+  /** Answers the last batch, and waits for the next one. */
+  const answer = async () => {
+    batches.at(-1)!.answer()
+    await nextTurn()
+    await nextTurn()
+  }
+  return { batcher, batches, add, answer, sent: () => batches.map(({ items }) => items) }
 }
 
 const range = (n: number) => Array.from({ length: n }, (_, i) => i)
-const ended = (work: Promise<unknown>) =>
-  work.then(
-    (answer) => answer,
-    (error) => error,
-  )
 const isUnavailable = (answer: unknown) => answer instanceof Unavailable
 
-t.test(
-  'each item gets its own answer, and no bound is passed, under any course of adding and answering',
-  async (t) => {
-    const steps = fc.array(fc.oneof(fc.constant('turn' as const), fc.constant('add' as const)), {
-      maxLength: 120,
-    })
-    const some = fc.integer({ min: 1, max: 5 })
-    await fc.assert(
-      fc.asyncProperty(steps, some, some, async (steps, batchMax, inFlightMax) => {
-        let [inFlight, most, largest, runs] = [0, 0, 0, 0]
-        const batcher = createBatcher<number, string>({
-          ...bounds,
-          batchMax,
-          inFlightMax,
-          async run(items) {
-            most = Math.max(most, ++inFlight)
-            largest = Math.max(largest, items.length)
-            const fails = ++runs % 3 === 0
-            await nextTurn()
-            inFlight--
-            if (fails) throw new Error(`not ${items.join()}`)
-            return items.map((n) => `answer ${n}`)
-          },
-        })
-        const answers: Promise<unknown>[] = []
-        for (const step of steps) {
-          if (step === 'add') answers.push(ended(batcher.add(answers.length)))
-          else await nextTurn()
-        }
-        const right = (await Promise.all(answers)).every((answer, n) =>
-          answer instanceof Error
-            ? answer.message.slice(4).split(',').includes(String(n))
-            : answer === `answer ${n}`,
-        )
-        return right && most <= inFlightMax && largest <= batchMax
-      }),
-      { numRuns: 200 },
-    )
-    t.pass('for every course tried')
-  },
-)
-
-t.test('what is added in one turn goes out as one, in the order of adding', async (t) => {
-  const sizes: number[] = []
-  const { batcher, batches } = byHand({ onBatch: (size) => sizes.push(size) })
-  const answers = range(30).map((n) => batcher.add(n))
-  await nextTurn()
-  t.strictSame(
-    batches.map(({ items }) => items),
-    [range(30)],
+t.test('each item gets its own answer within all bounds, under any sequence of events', async (t) => {
+  const steps = fc.array(fc.constantFrom('turn' as const, 'add' as const), { maxLength: 120 })
+  const some = fc.integer({ min: 1, max: 5 })
+  await fc.assert(
+    fc.asyncProperty(steps, some, some, async (steps, batchMax, inFlightMax) => {
+      let [inFlight, most, largest, runs] = [0, 0, 0, 0]
+      const batcher = createBatcher<number, string>({
+        ...bounds,
+        batchMax,
+        inFlightMax,
+        async run(items) {
+          most = Math.max(most, ++inFlight)
+          largest = Math.max(largest, items.length)
+          const fails = ++runs % 3 === 0
+          await nextTurn()
+          inFlight--
+          if (fails) throw new Error(items.join())
+          return items.map((n) => `answer ${n}`)
+        },
+      })
+      const answers: Promise<string>[] = []
+      for (const step of steps) {
+        if (step === 'add') {
+          answers.push(batcher.add(answers.length))
+          answers.at(-1)!.catch(() => {})
+        } else await nextTurn()
+      }
+      const right = (await Promise.allSettled(answers)).every((answer, n) =>
+        answer.status === 'rejected'
+          ? answer.reason.message.split(',').includes(String(n))
+          : answer.value === `answer ${n}`,
+      )
+      return right && most <= inFlightMax && largest <= batchMax
+    }),
+    { numRuns: 200 },
   )
+  t.pass('for every sequence tried')
+})
+
+t.test('what is added in one turn goes out at its end as one batch, in the order of adding', async (t) => {
+  const sizes: number[] = []
+  const { add, answer, sent } = byHand({ onBatch: (size) => sizes.push(size) })
+  const answers = range(30).map(add)
+  await nextTurn()
+  t.strictSame(sent(), [range(30)])
   t.strictSame(sizes, [30])
-  batches[0]!.answer()
+  await answer()
   t.strictSame(
     await Promise.all(answers),
     range(30).map((n) => 2 * n),
   )
 })
 
-t.test('a lone item goes out at the end of its own turn', async (t) => {
-  const { batcher, batches } = byHand()
-  const answer = batcher.add(21)
-  await nextTurn()
-  t.strictSame(batches[0]!.items, [21])
-  batches[0]!.answer()
-  t.equal(await answer, 42)
-})
-
 t.test('while as many batches as allowed are under way, items gather for the next', async (t) => {
-  const { batcher, batches } = byHand({ inFlightMax: 1, batchMax: 3 })
-  const answers = [batcher.add(0)]
-  await nextTurn()
-  for (let n = 1; n <= 5; n++) {
-    answers.push(batcher.add(n))
+  const { add, answer, sent } = byHand({ inFlightMax: 1, batchMax: 3 })
+  const answers = []
+  for (const n of range(6)) {
+    answers.push(add(n))
     await nextTurn()
+    t.strictSame(sent(), [[0]], 'the lone one has gone out at the end of its own turn')
   }
-  t.equal(batches.length, 1)
-  batches[0]!.answer()
-  await answers[0]
-  await nextTurn()
-  t.strictSame(batches[1]!.items, [1, 2, 3])
-  batches[1]!.answer()
-  await answers[1]
-  await nextTurn()
-  t.strictSame(batches[2]!.items, [4, 5])
-  batches[2]!.answer()
+  await answer()
+  t.strictSame(sent(), [[0], [1, 2, 3]])
+  await answer()
+  t.strictSame(sent(), [[0], [1, 2, 3], [4, 5]])
+  await answer()
   t.strictSame(await Promise.all(answers), [0, 2, 4, 6, 8, 10])
 })
 
 t.test('a full queue sheds what comes, answers what waits, and takes more afterwards', async (t) => {
   let shed = 0
-  const { batcher, batches } = byHand({ queueMax: 4, inFlightMax: 1, onShed: () => shed++ })
-  const waiting = range(4).map((n) => batcher.add(n))
-  const [over, alsoOver] = [await ended(batcher.add(4)), await ended(batcher.add(5))]
-  t.ok(isUnavailable(over) && isUnavailable(alsoOver))
+  const { add, answer, sent } = byHand({ queueMax: 4, inFlightMax: 1, onShed: () => shed++ })
+  const waiting = range(4).map(add)
+  t.ok((await Promise.all([add(4), add(5)])).every(isUnavailable))
   t.equal(shed, 2)
   await nextTurn()
-  t.strictSame(batches[0]!.items, range(4), 'what was shed is not asked for')
-  const later = batcher.add(6)
-  batches[0]!.answer()
+  t.strictSame(sent(), [range(4)], 'what was shed is not asked for')
+  const later = add(6)
+  await answer()
   t.strictSame(await Promise.all(waiting), [0, 2, 4, 6])
-  await nextTurn()
-  batches[1]!.answer()
+  await answer()
   t.equal(await later, 12)
 })
 
-t.test('a batch that fails fails for all of it, and for no other', async (t) => {
-  const { batcher, batches } = byHand({ batchMax: 2 })
-  const answers = range(4).map((n) => ended(batcher.add(n)))
+t.test('a batch that fails, also before it begins, fails for its own items only', async (t) => {
+  const { add, batches } = byHand({ batchMax: 2 })
+  const answers = range(4).map(add)
   await nextTurn()
   const error = new Error('no')
   batches[0]!.fail(error)
   batches[1]!.answer()
   t.strictSame(await Promise.all(answers), [error, error, 4, 6])
-})
 
-t.test('work that throws before it begins fails its batch', async (t) => {
-  const batcher = createBatcher<number, number>({
-    ...bounds,
+  const throwing = byHand({
     run: () => {
-      throw new Error('at once')
+      throw error
     },
   })
-  t.match(await ended(batcher.add(1)), { message: 'at once' })
-  t.match(await ended(batcher.add(2)), { message: 'at once' }, 'and the next is tried')
+  t.equal(await throwing.add(1), error)
+  t.equal(await throwing.add(2), error, 'and the next is tried')
 })
 
-t.test("a batch is given what is left of its oldest item's time", async (t) => {
+t.test("a batch gets what is left of its oldest item's time", async (t) => {
   const clock = setClock(t)
-  const { batcher, batches } = byHand({ inFlightMax: 1, timeoutMs: 1000 })
-  const first = batcher.add(1)
+  const { add, answer, batches } = byHand({ inFlightMax: 1, timeoutMs: 1000 })
+  void add(1)
   await nextTurn()
-  t.equal(batches[0]!.timeoutMs, 1000)
-  const second = batcher.add(2)
+  void add(2)
   clock.advance(300)
-  batches[0]!.answer()
-  await first
-  await nextTurn()
-  t.equal(batches[1]!.timeoutMs, 700)
-  batches[1]!.answer()
-  await second
+  await answer()
+  t.strictSame(
+    batches.map(({ timeoutMs }) => timeoutMs),
+    [1000, 700],
+  )
 })
 
-t.test('an item is given up after its time, whether it waits or is under way', async (t) => {
+t.test('each item is given up at its own time, whether it waits or is under way', async (t) => {
   const clock = setClock(t)
-  const { batcher } = byHand({ inFlightMax: 1, timeoutMs: 300 })
-  const answers = [ended(batcher.add(1))]
+  const { add, answer, sent } = byHand({ inFlightMax: 1, timeoutMs: 200 })
+  const ended: number[] = []
+  const follow = (n: number) => add(n).then((outcome) => isUnavailable(outcome) && ended.push(n))
+  void follow(1)
   await nextTurn()
-  answers.push(ended(batcher.add(2)))
-  clock.advance(300)
-  t.ok((await Promise.all(answers)).every(isUnavailable), 'both are Unavailable')
+  void follow(2)
+  clock.advance(100)
+  void follow(3)
+  await answer()
+  t.strictSame(sent(), [[1], [2, 3]])
+  clock.advance(50)
+  void follow(4)
+  for (const [ms, wanted] of [
+    [45, []],
+    [5, [2]],
+    [95, [2]],
+    [5, [2, 3]],
+    [45, [2, 3]],
+    [5, [2, 3, 4]],
+  ] as const) {
+    clock.advance(ms)
+    await nextTurn()
+    t.strictSame(ended, wanted)
+  }
 })
 
 t.test('drained means that nothing waits and nothing is under way', async (t) => {
-  const { batcher, batches } = byHand({ inFlightMax: 1, batchMax: 1 })
+  const { batcher, batches, add, answer } = byHand({ inFlightMax: 1, batchMax: 1 })
   await batcher.drained()
-  const answers = [batcher.add(1), batcher.add(2)]
+  void add(1)
+  const failing = add(2)
   let drained = 0
   const both = [batcher.drained(), batcher.drained()].map((one) => one.then(() => drained++))
   await nextTurn()
-  batches[0]!.answer()
-  await answers[0]
-  await nextTurn()
+  await answer()
   t.equal(drained, 0, 'the second is under way')
   batches[1]!.fail(new Error('no'))
-  await t.rejects(answers[1]!)
+  t.match(await failing, { message: 'no' })
   await Promise.all(both)
   t.equal(drained, 2)
   await batcher.drained()
-})
-
-t.test('of a batch without an answer each item is given up at its own time', async (t) => {
-  const clock = setClock(t)
-  const { batcher, batches } = byHand({ inFlightMax: 1, timeoutMs: 200 })
-  const first = batcher.add(1)
-  await nextTurn()
-  const early = ended(batcher.add(2))
-  clock.advance(100)
-  let lateEnded = false
-  const late = ended(batcher.add(3)).finally(() => {
-    lateEnded = true
-  })
-  batches[0]!.answer()
-  await first
-  clock.advance(100)
-  t.ok(isUnavailable(await early))
-  clock.advance(95)
-  await nextTurn()
-  t.notOk(lateEnded)
-  clock.advance(5)
-  t.ok(isUnavailable(await late))
 })

@@ -1,9 +1,9 @@
-// Every combination of what the gate may know when a count arrives, and what it then does.
+// Every combination of what the gate may know when a count arrives, and what it does then.
 import t from 'tap'
 import { type Decision, decide, postgresDownMs, type Trust } from '../../src/guard/decide.ts'
 
 const cacheTtlMs = 5000
-/** Of an instance that alone uses its embedded database, and has no Redis. */
+/** For the only instance on an embedded database, without Redis. */
 const aloneTtlMs = 1000
 const readAtMs = 1_000_000
 
@@ -11,12 +11,12 @@ const versions = { 'none known': 0, older: 3, same: 4, newer: 5, unreadable: -1 
 const trustedVersions: readonly string[] = ['none known', 'older', 'same']
 const counters = {
   'counted in Redis': { shared: true, degradedCacheTtlMs: 0 },
-  'counted locally, Redis being down': { shared: false, degradedCacheTtlMs: 0 },
+  'counted locally while Redis is down': { shared: false, degradedCacheTtlMs: 0 },
   'counted in memory, alone': { shared: false, degradedCacheTtlMs: aloneTtlMs },
 } as const
 const ages = [0, 499, 500, 501, 999, 1000, 2500, 2501, 4999, 5000, 59_999, 60_000, 600_000]
 
-/** What is done with a copy that is current, by its age in milliseconds: from, up to (exclusive), with Postgres up, and down. */
+/** The decision on a current copy of this age: from (ms), to (exclusive), with Postgres up, with Postgres down. */
 const expected: Record<keyof typeof counters, [number, number, Decision, Decision][]> = {
   'counted in Redis': [
     [0, 2501, 'admit', 'admit'],
@@ -24,7 +24,7 @@ const expected: Record<keyof typeof counters, [number, number, Decision, Decisio
     [5000, 60_000, 'read_or_go_on', 'refresh_ahead'],
     [60_000, Infinity, 'read_first', 'read_first'],
   ],
-  'counted locally, Redis being down': [[0, Infinity, 'read_first', 'read_first']],
+  'counted locally while Redis is down': [[0, Infinity, 'read_first', 'read_first']],
   'counted in memory, alone': [
     [0, 1000, 'admit', 'admit'],
     [1000, Infinity, 'read_first', 'read_first'],
@@ -55,7 +55,7 @@ for (const counting of Object.keys(counters) as (keyof typeof counters)[]) {
                 t.equal(decision, wanted, JSON.stringify({ ageMs, version: name, ...trust, expired }))
             }
     }
-    t.pass('as in the table')
+    t.pass('as the table says')
   })
 }
 
@@ -67,6 +67,6 @@ t.test('with KEY_CACHE_SECONDS=0 every request waits for a reading, unless Postg
   t.equal(decide(key, 0, turn, { ...trust, postgresDown: true }), 'refresh_ahead')
 })
 
-t.test('without Postgres a confirmed copy goes on for 60 s, as the documents say', async (t) => {
+t.test('without Postgres a confirmed copy is used for 60 s, as documented', async (t) => {
   t.equal(postgresDownMs, 60_000)
 })

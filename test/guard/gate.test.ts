@@ -1,4 +1,4 @@
-// The gate: whose token it is, whether the copy of its key may be used, and what happens where that cannot be known.
+// The gate: whose token it is, whether the cached copy of its key may be used, and what happens if that cannot be known.
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { keyHasher } from '../../src/rules/key-hasher.ts'
@@ -10,45 +10,41 @@ const down = async () => {
   throw new Unavailable('Postgres is down')
 }
 const never = () => new Promise<never>(() => {})
+const revokedIn = (version: number) => usableKey({ version, revokedAt: 1 })
 
-t.test(
-  'a cached key is admitted without a reading, with its number and the clock of the count',
-  async (t) => {
-    const { cached, hit, verify, counter, postgres, uses } = gated()
-    const key = await cached()
-    t.equal(await verify(), key)
-    t.strictSame(await hit(key), {
-      ok: true,
-      caller: key,
-      count: 2,
-      nowMs: counter.nowMs,
-      resetAtS: 1_767_225_660,
-    })
-    t.strictSame(postgres.readings, [])
-    t.strictSame(uses, [['apk_1', 1_767_225_612]], 'its use is noted once a second')
-    counter.nowMs += 1000
-    await hit(key)
-    t.equal(uses.length, 2)
-  },
-)
+t.test('a cached key is admitted without a reading, with its number and the counting clock', async (t) => {
+  const { cached, hit, verify, counter, postgres, uses } = gated()
+  const key = await cached()
+  t.equal(await verify(), key)
+  t.strictSame(await hit(key), {
+    ok: true,
+    caller: key,
+    count: 2,
+    nowMs: counter.nowMs,
+    resetAtS: 1_767_225_660,
+  })
+  t.strictSame(postgres.readings, [])
+  t.strictSame(uses, [['apk_1', 1_767_225_612]], 'its use is noted once a second')
+  counter.nowMs += 1000
+  await hit(key)
+  t.equal(uses.length, 2)
+})
 
-t.test('a version newer than the copy’s is read before the request goes on', async (t) => {
-  const { cached, hit, counter, postgres } = gated()
+t.test('what the counter says decides whether the copy is read again', async (t) => {
+  const { gate, cached, hit, counter, postgres } = gated()
   const key = await cached()
   counter.version = 5
   postgres.key = usableKey({ version: 5, rateLimitRpm: 7 })
-  t.match(await hit(key), { ok: true, caller: { rateLimitRpm: 7, version: 5 } })
-  postgres.key = usableKey({ version: 6, revokedAt: 1 })
+  t.match(await hit(key), { ok: true, caller: { rateLimitRpm: 7, version: 5 } }, 'a newer version')
   counter.version = 6
+  postgres.key = revokedIn(6)
   t.strictSame(await hit(key), { ok: false, reason: 'revoked', keyId: 'apk_1', userId: 'usr_1' })
-})
-
-t.test('a version that cannot be read confirms nothing', async (t) => {
-  const { cached, hit, counter, postgres } = gated()
-  const key = await cached()
   counter.version = -1
-  postgres.key = usableKey({ version: 5, revokedAt: 1 })
-  t.match(await hit(key), { ok: false, reason: 'revoked' })
+  t.match(await hit(key), { ok: false, reason: 'revoked' }, 'a version that cannot be read')
+  counter.version = 0
+  t.match(await hit(key), { ok: true, caller: key }, 'no version')
+  gate.invalidateBefore()
+  t.match(await hit(key), { ok: false, reason: 'revoked' }, 'a version that the counter may have lost')
 })
 
 t.test('a Postgres that lacks the change the counter knows of decides nothing', async (t) => {
@@ -70,7 +66,7 @@ t.test('without a shared counter each request waits for a reading', async (t) =>
   await t.rejects(hit(key), unavailable)
 })
 
-t.test('an instance that is alone trusts a copy for its own time', async (t) => {
+t.test('an instance that is alone trusts a copy for a time of its own', async (t) => {
   const { cached, hit, counter, postgres } = gated({ degradedCacheTtlMs: 60_000 })
   counter.shared = false
   const key = await cached()
@@ -86,26 +82,21 @@ t.test('a copy past half its time is admitted, and read again in the background,
   const key = await cached()
   counter.aheadMs = 4000
   postgres.before = never
-  for (let n = 0; n < 3; n++) t.match(await hit(key), { ok: true, caller: key })
-  await nextTurn()
-  await nextTurn()
+  for (let n = 0; n < 3; n++) {
+    t.match(await hit(key), { ok: true, caller: key })
+    // In another turn than the next one, which would join its batch.
+    await nextTurn()
+    await nextTurn()
+  }
   t.equal(postgres.readings.length, 1)
 })
 
-t.test('copies read before the counter lost sight of changes are read again', async (t) => {
-  const { gate, cached, hit, postgres } = gated()
-  const key = await cached()
-  gate.invalidateBefore()
-  postgres.key = usableKey({ version: 5, revokedAt: 1 })
-  t.match(await hit(key), { ok: false, reason: 'revoked' })
-})
-
-t.test('a key that a reading finds unusable is in the cache no more', async (t) => {
+t.test('a key that turns out to be unusable leaves the cache', async (t) => {
   const { cached, hit, verify, cache, counter, postgres } = gated()
   const key = await cached()
   t.equal(cache.size, 1)
   counter.version = 5
-  for (const gone of [usableKey({ version: 5, revokedAt: 1 }), null]) {
+  for (const gone of [revokedIn(5), null]) {
     postgres.key = gone
     t.match(await hit(key), { ok: false })
     t.equal(cache.size, 0)
@@ -128,24 +119,14 @@ t.test('a key expires by the clock of the database, whatever the counter’s say
     t.equal(postgres.readings.length, 0, 'from the cache')
     counter.aheadMs = 1750
     postgres.key = usableKey({ expiresAt: 1_767_225_614, nowS: nowS + 1.75 })
-    t.match(
-      await hit(key),
-      { ok: false, reason: 'expired' },
-      `in the second of its expiry: ${counterAheadS} s`,
-    )
+    const expired = { ok: false, reason: 'expired' }
+    t.match(await hit(key), expired, `in the second of its expiry: ${counterAheadS} s`)
+    postgres.before = down
+    await t.rejects(hit(key), unavailable, 'without Postgres an expired copy is not used')
   }
 })
 
-t.test('without Postgres an expired copy is not used', async (t) => {
-  const { cached, hit, counter, postgres } = gated()
-  postgres.key = usableKey({ expiresAt: 1_767_225_614, nowS: 1_767_225_612 })
-  const key = await cached()
-  postgres.before = down
-  counter.aheadMs = 2000
-  await t.rejects(hit(key), unavailable)
-})
-
-t.test('a failed look-up is no verdict, neither of a new token nor of a cached key', async (t) => {
+t.test('a failed look-up is no verdict, neither for a new token nor for a cached key', async (t) => {
   const { gate, cached, hit, verify, counter, postgres } = gated()
   postgres.before = down
   await t.rejects(verify(), unavailable)
@@ -160,24 +141,21 @@ t.test('a failed look-up is no verdict, neither of a new token nor of a cached k
   await t.rejects(hit(key), { message: 'a fault of ours' })
 })
 
-t.test(
-  'while Postgres is down a confirmed copy goes on for 60 s after its reading, and no longer',
-  async (t) => {
-    const { gate, cached, hit, verify, counter, postgres } = gated()
-    const key = await cached()
-    postgres.before = down
-    await t.rejects(verify(`${token}x`), unavailable)
-    t.ok(gate.postgresDown)
-    for (const aheadMs of [5000, 59_000]) {
-      counter.aheadMs = aheadMs
-      t.match(await hit(key), { ok: true, caller: key })
-    }
-    counter.aheadMs = 60_000
-    await t.rejects(hit(key), unavailable)
-  },
-)
+t.test('while Postgres is down a confirmed copy is used for 60 s after its reading, no longer', async (t) => {
+  const { gate, cached, hit, verify, counter, postgres } = gated()
+  const key = await cached()
+  postgres.before = down
+  await t.rejects(verify(`${token}x`), unavailable)
+  t.ok(gate.postgresDown)
+  for (const aheadMs of [5000, 59_000]) {
+    counter.aheadMs = aheadMs
+    t.match(await hit(key), { ok: true, caller: key })
+  }
+  counter.aheadMs = 60_000
+  await t.rejects(hit(key), unavailable)
+})
 
-t.test('a confirmed copy goes on where a reading fails or takes too long', async (t) => {
+t.test('past its time a confirmed copy is used only if a reading fails or takes too long', async (t) => {
   for (const before of [down, never]) {
     const { cached, hit, counter, postgres } = gated()
     const key = await cached()
@@ -186,17 +164,14 @@ t.test('a confirmed copy goes on where a reading fails or takes too long', async
     t.match(await hit(key), { ok: true, caller: key })
     t.equal(postgres.readings.length, 1)
   }
-})
-
-t.test('what a reading says in time counts, not the copy', async (t) => {
   const { cached, hit, counter, postgres } = gated()
   const key = await cached()
   counter.aheadMs = 5000
-  postgres.key = usableKey({ version: 5, revokedAt: 1 })
+  postgres.key = revokedIn(5)
   t.match(await hit(key), { ok: false, reason: 'revoked' })
 })
 
-t.test('whatever its form, a token is looked up: an answer without would be a sooner one', async (t) => {
+t.test('a token of any form is looked up: without, its answer would come sooner', async (t) => {
   const { verify, postgres } = gated()
   const tokens = ['lk_', 'lk_short', `${token.slice(0, -1)}~`, `lk_${'0'.repeat(32)}000000`, 'a'.repeat(9000)]
   for (const asked of tokens) {
@@ -206,7 +181,7 @@ t.test('whatever its form, a token is looked up: an answer without would be a so
 })
 
 t.test(
-  'with a previous secret both hashes are looked up, and a key found by the old one is reported',
+  'with a previous secret both hashes are looked up, and a key under the old one is reported',
   async (t) => {
     const previous = 'the previous secret of the tests, of thirty-two characters'
     const from = keyHasher(previous).hashesOf(token).hash
@@ -225,8 +200,7 @@ t.test(
 t.test('more look-ups than fit are shed, which does not say that Postgres is down', async (t) => {
   const { gate, verify, shed, postgres } = gated()
   postgres.before = never
-  const asked = Array.from({ length: 10_000 }, (_, n) => verify(`lk_${n}`))
-  for (const one of asked) one.catch(() => {})
+  for (let n = 0; n < 10_000; n++) verify(`lk_${n}`).catch(() => {})
   t.strictSame(shed, [])
   // No timer can run in between, however slow the machine.
   const error = await verify('lk_one_more').catch((error) => error)
@@ -235,10 +209,14 @@ t.test('more look-ups than fit are shed, which does not say that Postgres is dow
   t.strictSame(shed, ['lookups'])
 })
 
-t.test('a counter that is full is a 503', async (t) => {
+t.test('a hit that finds no room, at once or after it waited, is a 503', async (t) => {
   const { cached, hit, counter, shed } = gated()
   const key = await cached()
+  const refused = { message: /too many/, statusCode: 503 }
   counter.full = true
-  await t.rejects(hit(key), { message: /too many/ })
-  t.strictSame(shed, ['counter'])
+  await t.rejects(hit(key), refused)
+  counter.full = false
+  counter.count = -1
+  await t.rejects(hit(key), refused)
+  t.strictSame(shed, ['counter', 'counter'])
 })

@@ -15,7 +15,7 @@ export function gated(options: Partial<GateOptions> = {}) {
   const postgres = {
     key: usableKey() as KeyCredential | null,
     readings: [] as string[][],
-    /** Waited for before each answer; may reject. */
+    /** Runs before each answer; may reject. */
     before: async () => {},
   }
   /** What the counter says, `aheadMs` later than now. */
@@ -73,7 +73,7 @@ export function gated(options: Partial<GateOptions> = {}) {
         resolve(counted)
       })
     })
-  /** The key, as it is in the cache after its first request. */
+  /** The key, cached by its first request. */
   async function cached(): Promise<CachedKey> {
     const found = await verify()
     if ('ok' in found) throw new Error(`refused: ${found.reason}`)

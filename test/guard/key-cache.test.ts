@@ -1,4 +1,4 @@
-// The cache of usable keys: bounded, forgetful of what is not used, and never wrong about whose key it gives.
+// The cache of usable keys: bounded, keeps what is used, and never returns another token's key.
 import fc from 'fast-check'
 import t from 'tap'
 import { type CachedKey, createKeyCache, type KeyCache } from '../../src/guard/key-cache.ts'
@@ -18,9 +18,9 @@ const keyOf = (cache: KeyCache, token: string, readAtMs = 0): CachedKey => ({
   refreshing: false,
 })
 
-const given = (cache: KeyCache, token: string) => cache.get(cache.nameOf(token))
+const found = (cache: KeyCache, token: string) => cache.get(cache.nameOf(token))
 
-t.test("it never grows beyond its bound and never gives another token's key", async (t) => {
+t.test("it never grows beyond its bound and never returns another token's key", async (t) => {
   const step = fc.record({
     does: fc.constantFrom('set' as const, 'get' as const, 'delete' as const),
     token: fc.nat(40).map(String),
@@ -34,14 +34,15 @@ t.test("it never grows beyond its bound and never gives another token's key", as
         if (does === 'delete') cache.delete(cache.nameOf(token))
         if (does === 'set') deleted.delete(token)
         if (does === 'delete') deleted.add(token)
-        const found = given(cache, token)
-        const right = does === 'set' ? found?.hash === token : found === undefined || found.hash === token
-        return right && !(found && deleted.has(token)) && cache.size <= entriesMax
+        const present = found(cache, token)
+        const right =
+          does === 'set' ? present?.hash === token : present === undefined || present.hash === token
+        return right && !(present && deleted.has(token)) && cache.size <= entriesMax
       })
     }),
     { numRuns: 300 },
   )
-  t.pass('for every course tried')
+  t.pass('for every sequence tried')
 })
 
 t.test('what is used stays while others come and go', async (t) => {
@@ -50,46 +51,46 @@ t.test('what is used stays while others come and go', async (t) => {
   cache.set(keyOf(cache, 'idle'))
   for (let i = 0; i < 1000; i++) {
     cache.set(keyOf(cache, `passing ${i}`))
-    if (!given(cache, 'busy')) t.fail(`forgotten after ${i} others`)
+    if (!found(cache, 'busy')) t.fail(`evicted after ${i} others`)
   }
-  t.equal(given(cache, 'busy')?.hash, 'busy')
-  t.equal(given(cache, 'idle'), undefined, 'what is not used is forgotten')
-  t.equal(given(cache, 'passing 999')?.hash, 'passing 999', 'the newest is there')
+  t.equal(found(cache, 'busy')?.hash, 'busy')
+  t.equal(found(cache, 'idle'), undefined, 'what is not used is evicted')
+  t.equal(found(cache, 'passing 999')?.hash, 'passing 999', 'the newest is there')
 })
 
-t.test('half of its bound is kept without fail', async (t) => {
+t.test('at least half of its bound is always kept', async (t) => {
   const cache = createKeyCache(100)
   const tokens = Array.from({ length: 50 }, (_, i) => `token ${i}`)
   for (const token of tokens) cache.set(keyOf(cache, token))
-  for (const token of tokens) t.equal(given(cache, token)?.hash, token)
+  for (const token of tokens) t.equal(found(cache, token)?.hash, token)
 })
 
-t.test('of two readings of a key the later one wins, in whatever order they arrive', async (t) => {
+t.test('the later reading of a key wins, whatever the order in which readings arrive', async (t) => {
   fc.assert(
     fc.property(fc.array(fc.nat(1000), { minLength: 1 }), fc.array(fc.nat(30)), (moments, others) => {
       const cache = createKeyCache(10)
       for (const readAtMs of moments) cache.set(keyOf(cache, 'one', readAtMs))
-      // Also one that has grown old meanwhile.
+      // Also against one in the old generation.
       for (const other of others.slice(0, 4)) cache.set(keyOf(cache, `other ${other}`))
       cache.set(keyOf(cache, 'one', 500))
-      return given(cache, 'one')?.readAtMs === Math.max(500, ...moments)
+      return found(cache, 'one')?.readAtMs === Math.max(500, ...moments)
     }),
   )
   t.pass('for every order tried')
 })
 
-t.test('a key deleted is not given any more', async (t) => {
+t.test('a deleted key is not found', async (t) => {
   const cache = createKeyCache(4)
   for (const token of ['a', 'b', 'c']) cache.set(keyOf(cache, token))
   for (const token of ['a', 'b', 'c']) {
     cache.delete(cache.nameOf(token))
-    t.equal(given(cache, token), undefined)
+    t.equal(found(cache, token), undefined)
   }
   t.equal(cache.size, 0)
   cache.delete(cache.nameOf('never there'))
 })
 
-t.test('a name holds nothing of its token and means something in this cache only', async (t) => {
+t.test('a name holds nothing of its token and is valid in this cache only', async (t) => {
   const [cache, other] = [createKeyCache(10), createKeyCache(10)]
   const token = 'lk_0123456789abcdefghijklmnopqrstuvwxyz01'
   t.equal(cache.nameOf(token), cache.nameOf(token))

@@ -1,162 +1,153 @@
-// When keys were last used: gathered, written soon, and written again if it could not be.
-import t from 'tap'
+// When keys were last used: collected, written soon, and written again if that failed. The test runs the timer.
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import t, { type Test } from 'tap'
 import { createLastUsed } from '../../src/guard/last-used.ts'
-import { until } from '../process/until.ts'
 
-/** The writing end: each write by hand where `held`, else at once. */
-function writing({ held = false } = {}) {
-  const writes: { uses: Map<string, number>; end(error?: Error): void }[] = []
-  const modes: [boolean, string][] = []
+/** `held`: the test ends each write itself. */
+function open(t: Test, { held = false } = {}) {
+  const timer = { everyMs: 0, run: () => {}, unref() {} }
+  t.intercept(globalThis, 'setInterval', {
+    value: (run: () => void, everyMs: number) => Object.assign(timer, { run, everyMs }),
+  })
+  t.intercept(globalThis, 'clearInterval', {
+    value: () => {
+      timer.everyMs = 0
+    },
+  })
+  const writes: { uses: Record<string, number>; end(error?: Error): void }[] = []
+  const modes: string[] = []
   const sizes: number[] = []
   const lastUsed = createLastUsed({
     keys: {
       touch: (uses) =>
         new Promise((resolve, reject) => {
           const end = (error?: Error) => (error ? reject(error) : resolve())
-          writes.push({ uses: new Map(uses), end })
+          writes.push({ uses: Object.fromEntries(uses), end })
           if (!held) end()
         }),
     },
     onBatch: (size) => sizes.push(size),
-    onMode: (written, reason) => modes.push([written, reason]),
+    onMode: (written, reason) => modes.push(written ? `written${reason}` : reason),
   })
-  return { lastUsed, writes, modes, sizes }
+  const pendingOf = (keyId: string) => lastUsed.pending()(keyId)
+  /** Ends the last write, and has the timer begin the next one. */
+  const next = async (error?: Error) => {
+    writes.at(-1)?.end(error)
+    await nextTurn()
+    timer.run()
+    await nextTurn()
+  }
+  return { lastUsed, pendingOf, writes, modes, sizes, timer, next }
 }
 
-t.test('uses are written by themselves, the latest of each key, in one statement', async (t) => {
-  const { lastUsed, writes, sizes } = writing()
+t.test('uses are written within a second, the latest of each key, in one statement', async (t) => {
+  const { lastUsed, writes, sizes, timer, next } = open(t)
+  t.ok(timer.everyMs > 0 && timer.everyMs < 1000)
   lastUsed.note('apk_1', 100)
   lastUsed.note('apk_2', 200)
   lastUsed.note('apk_1', 102)
   lastUsed.note('apk_1', 101)
   t.strictSame(writes, [], 'not while requests are answered')
-  await until('they are written', () => writes.length > 0)
-  t.strictSame(
-    [...writes[0]!.uses],
-    [
-      ['apk_1', 102],
-      ['apk_2', 200],
-    ],
-  )
+  await next()
+  t.strictSame(writes[0]!.uses, { apk_1: 102, apk_2: 200 })
   t.strictSame(sizes, [2])
   await lastUsed.close()
   t.equal(writes.length, 1, 'nothing is written twice')
+  t.equal(timer.everyMs, 0, 'the timer is stopped')
 })
 
-t.test('a use is pending until it is in Postgres', async (t) => {
-  const { lastUsed, writes } = writing({ held: true })
-  t.equal(lastUsed.pending()('apk_1'), null)
+t.test('a use is pending until it is in Postgres, and one write follows another', async (t) => {
+  const { lastUsed, pendingOf, writes, timer, next } = open(t, { held: true })
+  t.equal(pendingOf('apk_1'), null)
   lastUsed.note('apk_1', 100)
-  t.equal(lastUsed.pending()('apk_1'), 100)
-  await until('the next write', () => writes.length === 1)
-  t.equal(lastUsed.pending()('apk_1'), 100, 'also while it is being written')
-  lastUsed.note('apk_1', 105)
-  t.equal(lastUsed.pending()('apk_1'), 105)
-  writes[0]!.end()
-  await until('the next write', () => writes.length === 2)
-  t.equal(lastUsed.pending()('apk_1'), 105)
-  writes[1]!.end()
-  await until('it is written', () => lastUsed.pending()('apk_1') === null)
-  t.equal(lastUsed.pending()('apk_2'), null)
-  await lastUsed.close()
-})
-
-t.test('what was pending before a key is read is still told when it is written meanwhile', async (t) => {
-  const { lastUsed } = writing()
-  lastUsed.note('apk_1', 100)
-  const pendingOf = lastUsed.pending()
-  await until('it is written', () => lastUsed.pending()('apk_1') === null)
   t.equal(pendingOf('apk_1'), 100)
-  t.equal(pendingOf('apk_2'), null)
-  await lastUsed.close()
+  await next()
+  t.equal(pendingOf('apk_1'), 100, 'also while it is being written')
+  lastUsed.note('apk_1', 105)
+  t.equal(pendingOf('apk_1'), 105)
+  timer.run()
+  t.equal(writes.length, 1)
+  await next()
+  t.equal(writes.length, 2)
+  t.equal(pendingOf('apk_1'), 105)
+  const beforeTheWrite = lastUsed.pending()
+  await next()
+  t.equal(pendingOf('apk_1'), null)
+  t.equal(beforeTheWrite('apk_1'), 105, 'a reading that began before the write still shows it')
+  t.equal(beforeTheWrite('apk_2'), null)
 })
 
-t.test('what could not be written is pending still, and written again with what came since', async (t) => {
-  const { lastUsed, writes } = writing({ held: true })
+t.test('what could not be written stays pending, and is written again with what came since', async (t) => {
+  const { lastUsed, pendingOf, writes, next } = open(t, { held: true })
   lastUsed.note('apk_1', 100)
   lastUsed.note('apk_2', 100)
-  await until('the next write', () => writes.length === 1)
+  await next()
   lastUsed.note('apk_2', 103)
   lastUsed.note('apk_3', 104)
-  writes[0]!.end(new Error('away'))
-  await until('the next write', () => writes.length === 2)
-  t.equal(lastUsed.pending()('apk_1'), 100)
-  const again = [...writes[1]!.uses].sort()
-  t.strictSame(again, [
-    ['apk_1', 100],
-    ['apk_2', 103],
-    ['apk_3', 104],
-  ])
-  writes[1]!.end()
-  await lastUsed.close()
+  await next(new Error('down'))
+  t.equal(pendingOf('apk_1'), 100)
+  t.strictSame(writes[1]!.uses, { apk_1: 100, apk_2: 103, apk_3: 104 })
 })
 
-t.test(
-  'a failure to write last uses is reported once, with the reason, and so is the recovery',
-  async (t) => {
-    const { lastUsed, writes, modes } = writing({ held: true })
-    lastUsed.note('apk_1', 100)
-    for (const [i, fault] of ['away', 'still away', null, null, 'away again'].entries()) {
-      await until('the next write', () => writes.length === i + 1)
-      lastUsed.note('apk_2', 200 + i)
-      writes[i]!.end(fault === null ? undefined : new Error(fault))
-    }
-    await until('all changes are reported', () => modes.length === 3)
-    t.strictSame(modes, [
-      [false, 'away'],
-      [true, ''],
-      [false, 'away again'],
-    ])
-    const closing = lastUsed.close()
-    await until('the next write', () => writes.length === 6)
-    writes[5]!.end()
-    await closing
-  },
-)
-
-t.test('closing writes what is pending, after what is being written, and stops', async (t) => {
-  const { lastUsed, writes } = writing({ held: true })
+t.test('a failure to write is reported once, with the reason, and so is the recovery', async (t) => {
+  const { lastUsed, modes, next } = open(t, { held: true })
   lastUsed.note('apk_1', 100)
-  await until('the next write', () => writes.length === 1)
+  await next()
+  for (const [i, fault] of ['down', 'still down', null, null, 'down again'].entries()) {
+    lastUsed.note('apk_2', 200 + i)
+    await next(fault === null ? undefined : new Error(fault))
+  }
+  await next(new Error('still'))
+  t.strictSame(modes, ['down', 'written', 'down again'])
+})
+
+t.test('closing waits for the write under way, then writes what is pending', async (t) => {
+  const { lastUsed, writes, next } = open(t, { held: true })
+  lastUsed.note('apk_1', 100)
+  await next()
   lastUsed.note('apk_1', 101)
   let closed = false
   const closing = lastUsed.close().then(() => {
     closed = true
   })
+  await nextTurn()
+  t.equal(writes.length, 1)
   writes[0]!.end()
-  await until('the next write', () => writes.length === 2)
+  await nextTurn()
   t.notOk(closed)
-  t.strictSame([...writes[1]!.uses], [['apk_1', 101]])
+  t.strictSame(writes[1]!.uses, { apk_1: 101 })
   writes[1]!.end()
   await closing
 })
 
-t.test('closing does not wait for ever for a Postgres that is away', async (t) => {
-  const { lastUsed, writes, modes } = writing({ held: true })
+t.test('closing tries only once to write to a Postgres that is down', async (t) => {
+  const { lastUsed, writes, modes } = open(t, { held: true })
   lastUsed.note('apk_1', 100)
   const closing = lastUsed.close()
-  await until('the next write', () => writes.length === 1)
-  writes[0]!.end(new Error('away'))
+  await nextTurn()
+  writes[0]!.end(new Error('down'))
   await closing
-  t.strictSame(modes, [[false, 'away']])
+  t.equal(writes.length, 1)
+  t.strictSame(modes, ['down'])
 })
 
 t.test('many keys go in statements of bounded size, each key in one of them', async (t) => {
-  const { lastUsed, writes } = writing()
+  const { lastUsed, writes } = open(t)
   for (let i = 0; i < 12_345; i++) lastUsed.note(`apk_${i}`, i + 1)
   await lastUsed.close()
-  t.ok(writes.every(({ uses }) => uses.size <= 5000))
-  const written = writes.flatMap(({ uses }) => [...uses])
+  const statements = writes.map(({ uses }) => Object.entries(uses))
+  t.ok(statements.every((uses) => uses.length <= 5000))
+  const written = statements.flat()
   t.equal(written.length, 12_345)
   t.ok(written.every(([id, atS]) => id === `apk_${atS - 1}`))
 })
 
-t.test('however many keys are used while Postgres is away, what is kept of them is bounded', async (t) => {
-  const { lastUsed, writes } = writing()
+t.test('however many keys are used while Postgres is down, memory is bounded', async (t) => {
+  const { lastUsed, writes } = open(t)
   for (let i = 0; i < 250_000; i++) lastUsed.note(`apk_${i}`, 1)
   lastUsed.note('apk_0', 2)
   await lastUsed.close()
-  const written = new Map(writes.flatMap(({ uses }) => [...uses]))
+  const written = new Map(writes.flatMap(({ uses }) => Object.entries(uses)))
   t.ok(written.size >= 100_000 && written.size <= 200_000, `${written.size} keys`)
-  t.equal(written.get('apk_0'), 2, 'a key that is noted is still brought up to date')
+  t.equal(written.get('apk_0'), 2, 'a noted key is still updated')
 })

@@ -1,18 +1,18 @@
-// How many refusals one address may have recorded in a minute: exact for each, and bounded in memory for all.
+// How many refusals of one address are recorded in a minute: exact for each address, with bounded memory for all.
 import t from 'tap'
 import { addressGroup, createRefusalBudget } from '../../src/guard/refusal-budget.ts'
 
-function begin(options: { perMinute?: number; addressesMax?: number } = {}) {
+function open(options: { perMinute?: number; addressesMax?: number } = {}) {
   const clock = { ms: 600_000 }
   const budget = createRefusalBudget({ perMinute: 3, now: () => clock.ms, ...options })
-  /** How many of so many were within the budget. */
+  /** How many of these refusals were within the budget. */
   const within = (address: string | null, times: number) =>
     Array.from({ length: times }, () => budget.take(address)).filter((waitS) => waitS === 0).length
   return { clock, budget, within }
 }
 
 t.test('each address has its own budget, and a new one in the next minute', async (t) => {
-  const { clock, within } = begin()
+  const { clock, within } = open()
   t.equal(within('192.0.2.1', 5), 3)
   t.equal(within('192.0.2.2', 2), 2)
   clock.ms += 59_999
@@ -22,8 +22,8 @@ t.test('each address has its own budget, and a new one in the next minute', asyn
   t.equal(within('192.0.2.1', 5), 3)
 })
 
-t.test('beyond it the seconds to the end of the minute are told, at least one', async (t) => {
-  const { clock, budget, within } = begin()
+t.test('beyond the budget the answer is the seconds left in the minute, at least one', async (t) => {
+  const { clock, budget, within } = open()
   within('192.0.2.1', 3)
   for (const [ms, seconds] of [
     [0, 60],
@@ -37,20 +37,20 @@ t.test('beyond it the seconds to the end of the minute are told, at least one', 
   }
 })
 
-t.test('a clock set back begins another minute rather than an endless one', async (t) => {
-  const { clock, within } = begin()
+t.test('a clock set back starts another minute instead of an endless one', async (t) => {
+  const { clock, within } = open()
   t.equal(within('192.0.2.1', 5), 3)
   clock.ms -= 3_600_000
   t.equal(within('192.0.2.1', 5), 3)
 })
 
-t.test('beyond so many addresses in a minute all others share one budget', async (t) => {
-  const { clock, budget, within } = begin({ addressesMax: 2 })
+t.test('when there are too many addresses, the others share one budget', async (t) => {
+  const { clock, budget, within } = open({ addressesMax: 2 })
   t.equal(within('192.0.2.1', 1), 1)
   t.equal(within('192.0.2.2', 1), 1)
   t.equal(within('192.0.2.3', 2), 2)
   t.equal(within('192.0.2.4', 2), 1)
-  t.equal(within('192.0.2.1', 5), 2, 'one that is known keeps its own')
+  t.equal(within('192.0.2.1', 5), 2, 'a known one keeps its own')
   for (let i = 0; i < 10_000; i++) budget.take(`198.51.${i >> 8}.${i & 255}`)
   t.equal(budget.addresses, 3)
   clock.ms += 60_000
@@ -58,8 +58,8 @@ t.test('beyond so many addresses in a minute all others share one budget', async
   t.equal(budget.addresses, 1)
 })
 
-t.test('an address nobody knows is one like any other', async (t) => {
-  const { within } = begin()
+t.test('an unknown address has a budget like any other', async (t) => {
+  const { within } = open()
   t.equal(within(null, 5), 3)
   t.equal(within('192.0.2.1', 5), 3)
 })
@@ -76,7 +76,7 @@ const groups: Record<string, string[]> = {
   '0:0:0:0': ['::', '::1'],
   '0:0:1:0': ['0:0:1::', '::1:0:0:0:0:0'],
 }
-t.test('IPv6 addresses of one /64 are one, and IPv4 ones are themselves in whatever form', async (t) => {
+t.test('IPv6 addresses share a budget by /64, and an IPv4 address has its own in any form', async (t) => {
   for (const [group, addresses] of Object.entries(groups))
     for (const address of addresses) t.equal(addressGroup(address), group, address)
 })

@@ -1,4 +1,4 @@
-// Counts of the current minute in this process, by themselves and beside a shared count.
+// Counts of the current minute in this process, alone and next to a shared count.
 import fc from 'fast-check'
 import t from 'tap'
 import { createMinuteCounts } from '../../src/memory/minute-counts.ts'
@@ -15,10 +15,10 @@ t.test('hits of a key in a minute add up, whatever other keys and their numbers'
       })
     }),
   )
-  t.pass('for every course tried')
+  t.pass('for every sequence tried')
 })
 
-t.test('a new minute begins at nothing, also when minutes are left out', async (t) => {
+t.test('a new minute starts from zero, also when minutes are skipped', async (t) => {
   const counts = createMinuteCounts()
   for (const minute of [7, 8, 9, 11, 1000, 1001]) {
     t.equal(counts.add('apk_1', minute, 2), 2, `minute ${minute}`)
@@ -38,10 +38,10 @@ t.test('a count is never less than the shared one, nor than what was known plus 
   const counts = createMinuteCounts()
   t.equal(counts.add('apk_1', 7, 1, 40), 40, 'others have counted too')
   t.equal(counts.add('apk_1', 7, 2, 42), 42)
-  t.equal(counts.add('apk_1', 7, 2), 44, 'the shared store is away: on from the last count seen')
+  t.equal(counts.add('apk_1', 7, 2), 44, 'the shared store is down: on from the last count seen')
   t.equal(counts.add('apk_1', 7, 1, 1), 45, 'it has lost its count')
   t.equal(counts.add('apk_1', 7, 1, 60), 60)
-  t.equal(counts.add('apk_1', 7, 0, 70), 70, 'a count that only comes to be known')
+  t.equal(counts.add('apk_1', 7, 0, 70), 70, 'a count that is only learned')
   t.equal(counts.add('apk_1', 7, 1), 71)
   fc.assert(
     fc.property(
@@ -60,13 +60,13 @@ t.test('a count is never less than the shared one, nor than what was known plus 
   )
 })
 
-t.test('a shared count of the minute before says nothing of this one', async (t) => {
+t.test('a shared count of the last minute says nothing about this one', async (t) => {
   const counts = createMinuteCounts()
   counts.add('apk_1', 7, 1, 500)
   t.equal(counts.add('apk_1', 8, 1), 1)
 })
 
-t.test('a key that finds no room is not counted, and one that is known counts on', async (t) => {
+t.test('a key without room is not counted, and a known one still is', async (t) => {
   const counts = createMinuteCounts(2)
   t.equal(counts.add('apk_1', 7, 1), 1)
   t.equal(counts.add('apk_2', 7, 1), 1)
@@ -74,6 +74,6 @@ t.test('a key that finds no room is not counted, and one that is known counts on
   t.equal(counts.add('apk_3', 7, 5), 0, 'nor at its next hits')
   t.equal(counts.add('apk_1', 7, 2), 3)
   t.equal(counts.add('apk_3', 7, 1, 40), 40, 'the shared store has counted it')
-  t.equal(counts.add('apk_3', 7, 1), 0, 'what it counted is not remembered')
+  t.equal(counts.add('apk_3', 7, 1), 0, 'that count is not remembered')
   t.equal(counts.add('apk_3', 8, 1), 1, 'the next minute has room')
 })

@@ -1,9 +1,8 @@
-// What the database itself refuses: each CHECK constraint, by a row that breaks it and nothing else.
+// What the database itself refuses. For each CHECK constraint there are rows that break only that one.
 import t from 'tap'
-import { useServices } from '../services/index.ts'
 import { openStores } from './open-stores.ts'
 
-const { sql, makeUser, makeKey } = await openStores(t, await useServices(t))
+const { sql, makeUser, makeKey } = await openStores(t)
 const user = await makeUser()
 const hash = Buffer.alloc(32, 7)
 
@@ -42,26 +41,23 @@ const breaks: Record<string, (() => PromiseLike<unknown>)[]> = {
 }
 
 for (const [name, rows] of Object.entries(breaks)) {
-  t.test(`the database holds that ${name.replaceAll('_', ' ')}`, async (t) => {
+  t.test(`the database checks that ${name.replaceAll('_', ' ')}`, async (t) => {
     for (const row of rows) await t.rejects(Promise.resolve(row()), { code: '23514', constraint_name: name })
   })
 }
 
-t.test(
-  'every CHECK constraint there is has a name that is a sentence, and a row here that breaks it',
-  async (t) => {
-    const rows = await sql`
+t.test('every CHECK constraint is named as a sentence and has a row here that breaks it', async (t) => {
+  const rows = await sql`
     select conname from pg_constraint
     where contype = 'c' and conrelid in ('users'::regclass, 'api_keys'::regclass, 'audit_log'::regclass) order by 1`
-    t.strictSame(
-      rows.map(({ conname }) => conname),
-      Object.keys(breaks).sort(),
-    )
-    for (const { conname } of rows) t.match(conname, /_(is|are|has|have|begin|must)_/)
-  },
-)
+  t.strictSame(
+    rows.map(({ conname }) => conname),
+    Object.keys(breaks).sort(),
+  )
+  for (const { conname } of rows) t.match(conname, /_(is|are|has|have|begin|must)_/)
+})
 
-t.test('the rows that only just keep the constraints are taken', async (t) => {
+t.test('rows at the limits of the constraints are accepted', async (t) => {
   await insertUser({ id: 'usr_at_the_edge' })
   await insertKey({ id: 'apk_most', name: '🗝'.repeat(255), rate_limit_rpm: 1_000_000_000 })
   await insertKey({ id: 'apk_least', name: 'x', rate_limit_rpm: 1, key_hash: Buffer.alloc(32, 8) })
@@ -69,7 +65,7 @@ t.test('the rows that only just keep the constraints are taken', async (t) => {
   t.equal((await sql`select 1 from api_keys where id in ('apk_most', 'apk_least')`).length, 2)
 })
 
-t.test('two keys never have one hash, and no key is without an owner', async (t) => {
+t.test('no two keys share a hash, and every key has an owner', async (t) => {
   const { hash } = await makeKey(user.id)
   const again = insertKey({ id: 'apk_again', key_hash: Buffer.from(hash, 'hex') })
   await t.rejects(Promise.resolve(again), { code: '23505' })

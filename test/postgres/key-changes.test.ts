@@ -1,27 +1,28 @@
-// Changes of keys in Postgres: each with its audit entry or not at all, and decided by what holds when they commit.
-import t from 'tap'
+// Changes of keys in Postgres: each with its audit entry or not at all, decided by what holds at the commit, and published.
+import t, { type Test } from 'tap'
+import { createPool } from '../../src/postgres/pool.ts'
 import { newId } from '../../src/rules/id.ts'
 import { Unavailable } from '../../src/stores.ts'
 import { until } from '../process/until.ts'
-import { useServices } from '../services/index.ts'
-import { actor, newKeyOf, nowS, openStores } from './open-stores.ts'
+import { startTcpProxy } from '../services/index.ts'
+import { actor, newKeyOf, nowS, openStores, storesOn } from './open-stores.ts'
 
-const services = await useServices(t)
-const stores = await openStores(t, services)
-const { keys, users, audit, sql, makeUser, makeKey } = stores
+const stores = await openStores(t)
+const { url, keys, users, audit, sql, published, keysWithLimit, makeUser, makeKey, whileUncommitted } = stores
+
+const absence = { ok: false, reason: 'absent' }
+const absentIds = () => [newId('apk_'), '', 'apk_\0']
+const countOf = async (userId: string) => (await keys.list(userId, { limit: 100 }))!.length
 
 t.test('a change raises the version and changes what it names only', async (t) => {
   const user = await makeUser()
-  const key = await makeKey(user.id, { expiresAt: 2_000_000_000 })
-  const { hash, token, ...stored } = key
-  const changed = await keys.change(key.id, user.id, { rateLimitRpm: 7 }, actor())
+  const { hash, token, ...stored } = await makeKey(user.id, { expiresAt: 2_000_000_000 })
+  const changed = await keys.change(stored.id, user.id, { rateLimitRpm: 7 }, actor())
   t.strictSame(changed, { ok: true, key: { ...stored, rateLimitRpm: 7, version: 2 } })
-  const cleared = await keys.change(key.id, user.id, { expiresAt: null, name: 'new' }, actor())
-  t.strictSame(cleared, {
-    ok: true,
-    key: { ...stored, rateLimitRpm: 7, version: 3, expiresAt: null, name: 'new' },
-  })
-  t.strictSame(await keys.get(key.id, user.id), (cleared as { key: unknown }).key)
+  const key = { ...stored, rateLimitRpm: 7, version: 3, expiresAt: null, name: 'new' }
+  const cleared = await keys.change(stored.id, user.id, { expiresAt: null, name: 'new' }, actor())
+  t.strictSame(cleared, { ok: true, key })
+  t.strictSame(await keys.get(stored.id, user.id), key)
 })
 
 t.test('a revoked and an expired key are not changed, and a stranger sees neither', async (t) => {
@@ -32,15 +33,13 @@ t.test('a revoked and an expired key are not changed, and a stranger sees neithe
   for (const { id } of [revoked, expired]) {
     const before = await keys.get(id, user.id)
     t.strictSame(await keys.change(id, user.id, { name: 'x' }, actor()), { ok: false, reason: 'not_active' })
-    t.strictSame(await keys.change(id, stranger.id, { name: 'x' }, actor()), { ok: false, reason: 'absent' })
+    t.strictSame(await keys.change(id, stranger.id, { name: 'x' }, actor()), absence)
     t.strictSame(await keys.get(id, user.id), before)
   }
-  for (const id of [newId('apk_'), '', 'apk_\0']) {
-    t.strictSame(await keys.change(id, user.id, { name: 'x' }, actor()), { ok: false, reason: 'absent' })
-  }
+  for (const id of absentIds()) t.strictSame(await keys.change(id, user.id, { name: 'x' }, actor()), absence)
 })
 
-t.test('a key revoked again keeps its moment and its version', async (t) => {
+t.test('a key revoked again keeps its time and its version', async (t) => {
   const user = await makeUser()
   const { id } = await makeKey(user.id)
   const first = await keys.revoke(id, user.id, actor())
@@ -52,131 +51,124 @@ t.test('a key revoked again keeps its moment and its version', async (t) => {
   t.strictSame(await keys.revoke(id, null, actor()), again)
 })
 
-t.test('a key is revoked by its owner or by the operator', async (t) => {
+t.test('a key, also an expired one, is revoked by its owner or by the operator', async (t) => {
   const [user, stranger] = [await makeUser(), await makeUser()]
   const { id } = await makeKey(user.id)
-  const absence = { ok: false, reason: 'absent' }
+  const expired = await makeKey(user.id, { expiresAt: nowS() - 1 })
   t.strictSame(await keys.revoke(id, stranger.id, actor()), absence)
   t.equal((await keys.get(id, user.id))!.revokedAt, null)
   t.match(await keys.revoke(id, null, actor()), { ok: true, key: { id, revokedAt: Number } })
-  for (const absent of [newId('apk_'), 'apk_\0']) {
-    t.strictSame(await keys.revoke(absent, null, actor()), absence)
-  }
+  t.match(await keys.revoke(expired.id, user.id, actor()), { ok: true, key: { revokedAt: Number } })
+  for (const absent of absentIds()) t.strictSame(await keys.revoke(absent, null, actor()), absence)
 })
 
-t.test('an expired key can be revoked', async (t) => {
+t.test('each change leaves one audit entry, and what changes nothing leaves none', async (t) => {
   const user = await makeUser()
-  const { id } = await makeKey(user.id, { expiresAt: nowS() - 1 })
-  t.match(await keys.revoke(id, user.id, actor()), { ok: true, key: { revokedAt: Number } })
+  const caller = await makeKey(user.id)
+  const { token, key } = newKeyOf(user.id, { name: 'audited' })
+  const [creating, changing, revoking, idle] = [1, 2, 3, 4].map(() => actor(caller.id))
+  await keys.create(key, creating!)
+  await keys.change(key.id, user.id, { rateLimitRpm: 5 }, changing!)
+  await keys.revoke(key.id, user.id, revoking!)
+  await keys.revoke(key.id, user.id, idle!)
+  await keys.change(key.id, user.id, { rateLimitRpm: 6 }, idle!)
+
+  const expected = {
+    reason: null,
+    key_id: key.id,
+    user_id: user.id,
+    actor_key_id: caller.id,
+    ip: '192.0.2.1',
+  }
+  const [created, changed, revoked, none] = await Promise.all(
+    [creating, changing, revoking, idle].map((one) => audit.find(one!.requestId)),
+  )
+  t.match(created, [{ ...expected, event: 'key.created', details: { name: 'audited' } }])
+  t.match(changed, [{ ...expected, event: 'key.updated', details: { rate_limit_rpm: 5 } }])
+  t.match(revoked, [{ ...expected, event: 'key.revoked', method: 'POST', path: '/v1/keys' }])
+  t.strictSame(none, [])
+  const all = JSON.stringify([created, changed, revoked])
+  t.notOk(all.includes(token.slice(0, 11)) || all.includes(key.hash.toString('hex')), 'no secret in them')
 })
-
-t.test(
-  'creation, change and revocation leave one audit entry each, and what changes nothing leaves none',
-  async (t) => {
-    const user = await makeUser()
-    const caller = await makeKey(user.id)
-    const { token, key } = newKeyOf(user.id, { name: 'audited' })
-    const [creating, changing, revoking, idle] = [1, 2, 3, 4].map(() => actor(caller.id))
-    await keys.create(key, creating!)
-    await keys.change(key.id, user.id, { rateLimitRpm: 5 }, changing!)
-    await keys.revoke(key.id, user.id, revoking!)
-    await keys.revoke(key.id, user.id, idle!)
-    await keys.change(key.id, user.id, { rateLimitRpm: 6 }, idle!)
-
-    const expected = {
-      reason: null,
-      key_id: key.id,
-      user_id: user.id,
-      actor_key_id: caller.id,
-      ip: '192.0.2.1',
-    }
-    const of = async ({ requestId }: { requestId: string }) => audit.find(requestId)
-    t.match(await of(creating!), [{ ...expected, event: 'key.created', details: { name: 'audited' } }])
-    t.match(await of(changing!), [{ ...expected, event: 'key.updated', details: { rate_limit_rpm: 5 } }])
-    t.match(await of(revoking!), [{ ...expected, event: 'key.revoked', method: 'POST', path: '/v1/keys' }])
-    t.strictSame(await of(idle!), [])
-    const all = JSON.stringify([await of(creating!), await of(changing!), await of(revoking!)])
-    t.notOk(all.includes(token.slice(0, 11)) || all.includes(key.hash.toString('hex')), 'no secret in them')
-  },
-)
 
 t.test('a change whose audit entry is refused is not made', async (t) => {
-  const own = await openStores(t, services)
-  const user = await own.makeUser()
-  const { id } = await own.makeKey(user.id)
-  await own.sql`alter table audit_log add constraint nothing_more_is_taken check (event is null) not valid`
+  const user = await makeUser()
+  const { id } = await makeKey(user.id)
+  await sql`alter table audit_log add constraint this_request_is_refused check (request_id <> 'req_refused') not valid`
   const { key } = newKeyOf(user.id)
   const refused = { code: '23514' }
-  await t.rejects(own.keys.create(key, actor()), refused)
-  await t.rejects(own.keys.change(id, user.id, { name: 'x' }, actor()), refused)
-  await t.rejects(own.keys.revoke(id, user.id, actor()), refused)
-  await t.rejects(own.users.remove(user.id, actor()), refused)
-  t.equal(await own.keys.get(key.id, user.id), null)
-  t.match(await own.keys.get(id, user.id), { version: 1, name: 'a key', revokedAt: null })
-  t.equal((await own.users.list())[0]!.deleted_at, null)
+  const unrecorded = { ...actor(), requestId: 'req_refused' }
+  await t.rejects(keys.create(key, unrecorded), refused)
+  await t.rejects(keys.change(id, user.id, { name: 'x' }, unrecorded), refused)
+  await t.rejects(keys.revoke(id, user.id, unrecorded), refused)
+  await t.rejects(users.remove(user.id, unrecorded), refused)
+  t.equal(await keys.get(key.id, user.id), null)
+  t.match(await keys.get(id, user.id), { version: 1, name: 'a key', revokedAt: null })
+  t.equal((await users.list()).find((one) => one.id === user.id)!.deleted_at, null)
 })
 
-t.test('of creations at once at the bound exactly as many succeed as there is room', async (t) => {
-  const own = await openStores(t, services, { keysPerUserMax: 5 })
-  const user = await own.makeUser()
+t.test('of creations at once exactly as many succeed as there is room for', async (t) => {
+  const user = await makeUser()
+  const limited = keysWithLimit(5)
   const created = await Promise.all(
-    Array.from({ length: 12 }, () => own.keys.create(newKeyOf(user.id).key, actor())),
+    Array.from({ length: 12 }, () => limited.create(newKeyOf(user.id).key, actor())),
   )
   t.equal(created.filter(({ ok }) => ok).length, 5)
   t.ok(created.every((one) => one.ok || one.reason === 'limit_reached'))
-  t.equal((await own.keys.list(user.id, { limit: 100 }))!.length, 5)
+  t.equal(await countOf(user.id), 5)
 })
 
 t.test('revoked and expired keys leave room for others', async (t) => {
-  const own = await openStores(t, services, { keysPerUserMax: 2 })
-  const user = await own.makeUser()
-  await own.makeKey(user.id, { expiresAt: nowS() - 1 })
-  const revoked = await own.makeKey(user.id)
-  await own.keys.revoke(revoked.id, null, actor())
-  await own.makeKey(user.id)
-  await own.makeKey(user.id)
-  const created = await own.keys.create(newKeyOf(user.id).key, actor())
-  t.strictSame(created, { ok: false, reason: 'limit_reached' })
+  const user = await makeUser()
+  const limited = keysWithLimit(2)
+  await makeKey(user.id, { expiresAt: nowS() - 1 })
+  const revoked = await makeKey(user.id)
+  await keys.revoke(revoked.id, null, actor())
+  const outcomes = []
+  for (let n = 0; n < 3; n++) {
+    const created = await limited.create(newKeyOf(user.id).key, actor())
+    outcomes.push(created.ok || created.reason)
+  }
+  t.strictSame(outcomes, [true, true, 'limit_reached'])
 })
 
-t.test('a key that has become unusable makes no other', async (t) => {
+t.test('a key that has become unusable creates no other', async (t) => {
   const user = await makeUser()
   const [revoked, expired, ownerless] = [
     await makeKey(user.id),
     await makeKey(user.id, { expiresAt: nowS() - 1 }),
     await makeKey(user.id),
   ]
-  const refusal = async (keyId: string) => keys.create(newKeyOf(user.id).key, actor(keyId))
+  const outcome = async (keyId: string) => keys.create(newKeyOf(user.id).key, actor(keyId))
   const refused = (denial: string) => ({ ok: false, reason: 'caller_unusable', denial })
   await keys.revoke(revoked.id, null, actor())
-  t.strictSame(await refusal(revoked.id), refused('revoked'))
-  t.strictSame(await refusal(expired.id), refused('expired'))
-  t.strictSame(await refusal(newId('apk_')), refused('unknown_key'))
+  t.strictSame(await outcome(revoked.id), refused('revoked'))
+  t.strictSame(await outcome(expired.id), refused('expired'))
+  t.strictSame(await outcome(newId('apk_')), refused('unknown_key'))
   await users.remove(user.id, actor())
-  t.strictSame(await refusal(ownerless.id), refused('owner_deleted'))
-  t.equal((await keys.list(user.id, { limit: 100 }))!.length, 3)
+  t.strictSame(await outcome(ownerless.id), refused('owner_deleted'))
+  t.equal(await countOf(user.id), 3)
 })
 
-t.test('a key revoked while it makes another makes nothing', async (t) => {
+t.test('a key revoked while it creates another creates nothing', async (t) => {
   const user = await makeUser()
   const caller = await makeKey(user.id)
   const { key } = newKeyOf(user.id)
-  const creating = await whileUncommitted(
+  const created = await whileUncommitted(
     (tx) => tx`update api_keys set revoked_at = now() where id = ${caller.id}`,
     () => keys.create(key, actor(caller.id)),
   )
-  t.strictSame(creating, { ok: false, reason: 'caller_unusable', denial: 'revoked' })
+  t.strictSame(created, { ok: false, reason: 'caller_unusable', denial: 'revoked' })
   t.equal(await keys.get(key.id, user.id), null)
 })
 
-t.test('a user deleted while a key is made for it gets none', async (t) => {
+t.test('a user deleted while a key is created for it gets none', async (t) => {
   const user = await makeUser()
-  const { key } = newKeyOf(user.id)
-  const creating = await whileUncommitted(
+  const created = await whileUncommitted(
     (tx) => tx`update users set deleted_at = now() where id = ${user.id}`,
-    () => keys.create(key, actor()),
+    () => keys.create(newKeyOf(user.id).key, actor()),
   )
-  t.strictSame(creating, { ok: false, reason: 'no_such_user' })
+  t.strictSame(created, { ok: false, reason: 'no_such_user' })
 })
 
 t.test('what cannot be stored is a fault of ours and not of the server', async (t) => {
@@ -186,24 +178,73 @@ t.test('what cannot be stored is a fault of ours and not of the server', async (
   t.notOk(rejected instanceof Unavailable)
 })
 
-/** Starts the work while the other change is made but not committed; commits once the work waits for it. */
-async function whileUncommitted<T>(
-  change: (tx: typeof sql) => PromiseLike<unknown>,
-  work: () => Promise<T>,
-): Promise<T> {
-  let working: Promise<T> | undefined
-  await sql.begin(async (tx) => {
-    await change(tx as unknown as typeof sql)
-    working = work()
-    const [me] = await tx`select pg_backend_pid() as pid`
-    await until(
-      'it waits',
-      async () =>
-        (
-          await sql`
-      select 1 from pg_stat_activity where ${me!.pid} = any (pg_blocking_pids(pid))`
-        ).length > 0,
-    )
-  })
-  return working!
+/** Stores on one connection of their own. */
+function openOne(t: Test, { url: at = url, timeoutMs = 10_000, publishing = Promise.resolve() } = {}) {
+  const pool = createPool({ url: at, purpose: 'publication', max: 1, timeoutMs })
+  t.teardown(() => pool.close())
+  return { pool, ...storesOn(pool, { publishing }) }
 }
+
+t.test('a change and a revocation are answered once they are published', async (t) => {
+  const { id, userId } = await makeKey((await makeUser()).id)
+  const changes: [name: string, version: number, change: (own: typeof keys) => Promise<unknown>][] = [
+    ['change', 2, (own) => own.change(id, userId, { rateLimitRpm: 7 }, actor())],
+    ['revocation', 3, (own) => own.revoke(id, userId, actor())],
+    ['revocation of a revoked key', 3, (own) => own.revoke(id, null, actor())],
+  ]
+  for (const [name, version, change] of changes) {
+    let publish = () => {}
+    const publishing = new Promise<void>((resolve) => {
+      publish = resolve
+    })
+    const { pool, keys, published } = openOne(t, { publishing })
+    let answered = false
+    const answer = change(keys).finally(() => {
+      answered = true
+    })
+    await until('the change is published', () => published.length > 0)
+    await pool.run((sql) => sql`select 1`)
+    t.equal(answered, false, `${name}: not before, and its connection is free meanwhile`)
+    publish()
+    t.match(await answer, { ok: true, key: { id } })
+    t.strictSame(published, [{ keyId: id, version }])
+  }
+})
+
+t.test('what changes nothing publishes nothing', async (t) => {
+  const { id, userId } = await makeKey((await makeUser()).id)
+  published.length = 0
+  await keys.change('apk_0', userId, { name: 'x' }, actor())
+  t.match(await keys.change(id, userId, { expiresAt: 1 }, actor()), { reason: 'expires_in_past' })
+  await keys.revoke('apk_0', userId, actor())
+  await keys.create(newKeyOf(userId).key, actor())
+  t.strictSame(published, [])
+})
+
+t.test('a change that commits after the deadline is published', async (t) => {
+  const { id, userId } = await makeKey((await makeUser()).id)
+  const { pool, keys, published } = openOne(t, { timeoutMs: 3000 })
+  await sql.begin(async (tx) => {
+    await tx`select from api_keys where id = ${id} for update`
+    // The change starts when most of its time is over, so that its own statement's time ends after it.
+    const busy = pool.run((sql) => sql`select pg_sleep(2)`)
+    const answer = keys.revoke(id, userId, actor()).catch((error) => error)
+    await busy
+    t.match(await answer, { statusCode: 503 })
+    t.strictSame(published, [])
+  })
+  await until('the change is published', () => published.length > 0)
+  t.strictSame(published, [{ keyId: id, version: 2 }])
+})
+
+t.test('a change whose answer arrives after the deadline is published', async (t) => {
+  const { id, userId } = await makeKey((await makeUser()).id)
+  const proxy = await startTcpProxy(t, url)
+  const { keys, published } = openOne(t, { url: proxy.url, timeoutMs: 1000 })
+  // Prepares the statement: one round trip is left.
+  t.match(await keys.revoke('apk_0', userId, actor()), { ok: false })
+  proxy.delay(1300)
+  t.match(await keys.revoke(id, userId, actor()).catch((error) => error), { statusCode: 503 })
+  await until('the change is published', () => published.length > 0)
+  t.strictSame(published, [{ keyId: id, version: 2 }])
+})

@@ -1,9 +1,9 @@
-// Who may use a connection next: nobody's works hold more than half of them while others wait, and nobody's wait for another's.
+// Who gets the next connection: while others wait, no lane holds more than half, and no lane waits behind another.
 import fc from 'fast-check'
 import t from 'tap'
 import { createLanes } from '../../src/postgres/lanes.ts'
 
-/** Lanes whose works end when told to; `started`: their names in the order in which they started. */
+/** The test ends the works; `started`: their names in the order in which they started. */
 function byHand(places = 4) {
   const lanes = createLanes(places)
   const started: string[] = []
@@ -19,7 +19,7 @@ function byHand(places = 4) {
   return { enter, leave, started }
 }
 
-t.test('a lane has half of the places, and the others are there for other lanes', async (t) => {
+t.test('a lane has half of the places, and the others stay free for other lanes', async (t) => {
   const { enter, leave, started } = byHand()
   for (const n of [1, 2, 3, 4]) enter(`a${n}`, 'a')
   t.strictSame(started, ['a1', 'a2'])
@@ -27,23 +27,20 @@ t.test('a lane has half of the places, and the others are there for other lanes'
   enter('c1', 'c')
   t.strictSame(started.slice(2), ['b1', 'c1'])
   await leave('b')
-  t.equal(started.length, 4, 'its own are under way')
+  t.equal(started.length, 4, 'its two are still running')
   await leave('a')
   await leave('a')
   t.strictSame(started.slice(4), ['a3', 'a4'])
 })
 
-t.test('where all places are taken the lanes take turns', async (t) => {
+t.test('lanes take turns when all places are taken', async (t) => {
   const { enter, leave, started } = byHand(2)
   enter('x', 'x')
   enter('y', 'y')
   for (const n of [1, 2, 3]) enter(`a${n}`, 'a')
   enter('b1', 'b')
   enter('c1', 'c')
-  await leave('x')
-  await leave('a')
-  await leave('b')
-  await leave('c')
+  for (const lane of ['x', 'a', 'b', 'c']) await leave(lane)
   t.strictSame(started, ['x', 'y', 'a1', 'b1', 'c1', 'a2'])
 })
 
@@ -63,41 +60,36 @@ t.test('a lane that is full sheds its own works only', async (t) => {
   t.equal(started.at(-1), 'b')
 })
 
-t.test('no bound is passed and no place is left free while somebody may have it', async (t) => {
-  const step = fc.record({ lane: fc.constantFrom('a', 'b', 'c', undefined), leaves: fc.boolean() })
+t.test('no bound is exceeded, and no place stays free that a waiting work may have', async (t) => {
+  const names = ['a', 'b', 'c', undefined]
+  const step = fc.record({ lane: fc.constantFrom(...names), leaves: fc.boolean() })
+  const some = fc.array(step, { maxLength: 100 })
   await fc.assert(
-    fc.asyncProperty(
-      fc.integer({ min: 1, max: 5 }),
-      fc.array(step, { maxLength: 100 }),
-      async (places, steps) => {
-        const { enter, leave, started } = byHand(places)
-        const mine = Math.ceil(places / 2)
-        const entered: (string | undefined)[] = []
-        const left: (string | undefined)[] = []
-        const count = (all: (string | undefined)[], lane: string | undefined) =>
-          all.filter((one) => one === lane).length
-        const running = (lane: string | undefined) => count(started, String(lane)) - count(left, lane)
-        for (const { lane, leaves } of steps) {
-          if (leaves && running(lane) > 0) {
-            left.push(lane)
-            await leave(lane)
-          } else {
-            entered.push(lane)
-            enter(String(lane), lane)
-          }
-          const names = ['a', 'b', 'c', undefined]
-          const all = names.map(running).reduce((sum, n) => sum + n, 0)
-          if (all > places || names.some((one) => one !== undefined && running(one) > mine)) return false
-          const may = names.filter(
-            (one) =>
-              count(entered, one) > count(started, String(one)) && (one === undefined || running(one) < mine),
-          )
-          if (all < places && may.length > 0) return false
+    fc.asyncProperty(fc.integer({ min: 1, max: 5 }), some, async (places, steps) => {
+      const { enter, leave, started } = byHand(places)
+      const half = Math.ceil(places / 2)
+      const entered: string[] = []
+      const left: string[] = []
+      const count = (all: string[], lane?: string) => all.filter((one) => one === String(lane)).length
+      const running = (lane?: string) => count(started, lane) - count(left, lane)
+      for (const { lane, leaves } of steps) {
+        if (leaves && running(lane) > 0) {
+          left.push(String(lane))
+          await leave(lane)
+        } else {
+          entered.push(String(lane))
+          enter(String(lane), lane)
         }
-        return true
-      },
-    ),
+        const all = started.length - left.length
+        if (all > places || names.some((one) => one !== undefined && running(one) > half)) return false
+        const mayStart = names.some(
+          (one) => count(entered, one) > count(started, one) && (one === undefined || running(one) < half),
+        )
+        if (all < places && mayStart) return false
+      }
+      return true
+    }),
     { numRuns: 500 },
   )
-  t.pass('for every course tried')
+  t.pass('for every sequence tried')
 })

@@ -4,65 +4,39 @@ import type { Test } from 'tap'
 import { createAuditLog } from '../../src/postgres/audit.ts'
 import { createKeyStore } from '../../src/postgres/keys.ts'
 import { migrate } from '../../src/postgres/migrate.ts'
-import { createPool } from '../../src/postgres/pool.ts'
+import { createPool, type Pool } from '../../src/postgres/pool.ts'
 import { createUserStore } from '../../src/postgres/users.ts'
 import { newId } from '../../src/rules/id.ts'
 import { keyHasher } from '../../src/rules/key-hasher.ts'
 import { keyMinter } from '../../src/rules/new-key.ts'
 import { tokenFormat } from '../../src/rules/token.ts'
-import type { Actor, KeyVersion, StoredKey, User } from '../../src/stores.ts'
-import type { Services } from '../services/index.ts'
-
-export interface PostgresStores {
-  url: string
-  sql: postgres.Sql
-  keys: ReturnType<typeof createKeyStore>
-  users: ReturnType<typeof createUserStore>
-  audit: ReturnType<typeof createAuditLog>
-  /** What changes have published, oldest first. */
-  published: KeyVersion[]
-  makeUser(): Promise<User>
-  /** With the hex HMAC it is stored under, and its token. */
-  makeKey(userId: string, wanted?: { name?: string; expiresAt?: number | null }): Promise<Made>
-}
+import type { Actor, KeyVersion, StoredKey } from '../../src/stores.ts'
+import { until } from '../process/until.ts'
+import { useServices } from '../services/index.ts'
 
 export type Made = StoredKey & { hash: string; token: string }
+type Wanted = { name?: string; expiresAt?: number | null }
 
-export async function openStores(
-  t: Test,
-  services: Pick<Services, 'createDatabase'>,
-  { keysPerUserMax = 10_000, timeoutMs = 5000 } = {},
-): Promise<PostgresStores> {
-  const url = await services.createDatabase()
+export async function openStores(t: Test) {
+  const url = (await useServices(t)).databaseUrl
   await migrate(url)
-  const pool = (purpose: string, max: number, waitMs = timeoutMs) => {
-    const made = createPool({ url, purpose, max, timeoutMs: waitMs })
-    t.teardown(() => made.close())
-    return made
-  }
-  const [lookups, management, auditing, background, operator] = [
-    pool('lookups', 2),
-    pool('management', 4),
-    pool('audit', 2),
-    pool('background', 2),
-    pool('operator', 1, 30_000),
-  ]
+  const pool = createPool({ url, purpose: 'test', max: 4, timeoutMs: 30_000 })
+  t.teardown(() => pool.close())
   const sql = connect(t, url)
-  const published: KeyVersion[] = []
-  const publish = async (versions: KeyVersion[]) => void published.push(...versions)
-  const keys = createKeyStore({ lookups, management, background, operator }, { keysPerUserMax, publish })
-  const users = createUserStore(operator, publish)
+  const stores = storesOn(pool)
+  const { keys, users } = stores
   return {
+    ...stores,
     url,
     sql,
-    keys,
-    users,
-    audit: createAuditLog({ audit: auditing, operator }),
-    published,
+    audit: createAuditLog({ audit: pool, operator: pool }),
+    /** The same database, with another limit of keys. */
+    keysWithLimit: (keysPerUserMax: number) => storesOn(pool, { keysPerUserMax }).keys,
     makeUser: () => users.create({ id: newId('usr_'), name: 'somebody' }, actor()),
-    async makeKey(userId, wanted = {}) {
+    /** With the hex HMAC it is stored under, and its token. */
+    async makeKey(userId: string, wanted: Wanted = {}): Promise<Made> {
       const { expiresAt = null } = wanted
-      // No key is created expired: it becomes so afterwards.
+      // No key is created expired: this one expires afterwards.
       const isPast = expiresAt !== null && expiresAt <= nowS()
       const { token, key } = newKeyOf(userId, { ...wanted, expiresAt: isPast ? null : expiresAt })
       const created = await keys.create(key, actor())
@@ -70,7 +44,40 @@ export async function openStores(
       if (isPast) await sql`update api_keys set expires_at = to_timestamp(${expiresAt}) where id = ${key.id}`
       return { ...created.key, expiresAt, hash: key.hash.toString('hex'), token }
     },
+    /** Starts the work while a change is made but not committed, and commits once the work waits for it. */
+    async whileUncommitted<T>(
+      change: (tx: postgres.ISql) => PromiseLike<unknown>,
+      work: () => Promise<T>,
+      afterwards: (tx: postgres.ISql) => PromiseLike<unknown> = async () => {},
+    ): Promise<T> {
+      let working: Promise<T> | undefined
+      await sql.begin(async (tx) => {
+        await change(tx)
+        working = work()
+        working.catch(() => {})
+        const [me] = await tx`select pg_backend_pid() as pid`
+        await until('the work waits', async () => {
+          const [blocked] =
+            await sql`select from pg_stat_activity where ${me!.pid} = any (pg_blocking_pids(pid))`
+          return blocked !== undefined
+        })
+        await afterwards(tx)
+      })
+      return working!
+    },
   }
+}
+
+/** What the stores publish, oldest first; `publishing`: a publication ends with it. */
+export function storesOn(pool: Pool, { keysPerUserMax = 10_000, publishing = Promise.resolve() } = {}) {
+  const published: KeyVersion[] = []
+  const publish = (versions: KeyVersion[]) => {
+    published.push(...versions)
+    return publishing
+  }
+  const pools = { lookups: pool, management: pool, background: pool, operator: pool }
+  const keys = createKeyStore(pools, { keysPerUserMax, publish })
+  return { keys, users: createUserStore(pool, publish), published }
 }
 
 export function connect(t: Test, url: string): postgres.Sql {
@@ -84,10 +91,10 @@ const mintKey = keyMinter(
   keyHasher('a secret of the tests, thirty-two characters at least'),
 )
 
-export const newKeyOf = (userId: string, wanted: { name?: string; expiresAt?: number | null } = {}) =>
+export const newKeyOf = (userId: string, wanted: Wanted = {}) =>
   mintKey({ userId, name: 'a key', rateLimitRpm: 1000, expiresAt: null, ...wanted })
 
-/** The operator, or a key as who it acts. */
+/** The operator, or a key that acts for its user. */
 export const actor = (keyId: string | null = null): Actor => ({
   requestId: newId('req_'),
   keyId,

@@ -1,143 +1,120 @@
-// Connections to a Postgres that goes away: what cannot be had in time is Unavailable, and it comes back by itself.
-import postgres from 'postgres'
+// Connections to a Postgres that goes down, is slow, ends connections or is not Postgres: what cannot be had in time is
+// Unavailable, and it works again by itself.
+import { setTimeout as pause } from 'node:timers/promises'
+import type postgres from 'postgres'
 import t, { type Test } from 'tap'
 import { createPool, type Pool, type PoolOptions } from '../../src/postgres/pool.ts'
 import { Unavailable } from '../../src/stores.ts'
 import { until } from '../process/until.ts'
 import { startPrivatePostgres, startTcpProxy } from '../services/index.ts'
+import { type Habit, startOddPort } from '../services/odd-ports.ts'
 import { connect } from './open-stores.ts'
 
 const server = await startPrivatePostgres(t)
+const max = 2
 const timeoutMs = 500
 
 function open(t: Test, options: Partial<PoolOptions> = {}): Pool {
-  const pool = createPool({ url: server.url, purpose: 'test', max: 2, timeoutMs, ...options })
+  const pool = createPool({ url: server.url, purpose: 'test', max, timeoutMs, ...options })
   t.teardown(() => pool.close())
   return pool
 }
 
-const ask = (pool: Pool) => pool.run(async (sql) => (await sql`select 1 as one`)[0]!.one as number)
-const answers = (pool: Pool) => async () => (await ask(pool).catch(() => 0)) === 1
-
-/** How each of these ended: null, or the fault. */
-const ends = (work: Promise<unknown>[]): Promise<unknown[]> =>
+const ask = (pool: Pool, lane?: string) =>
+  pool.run(async (sql) => (await sql`select 1 as one`)[0]!.one as number, lane)
+const untilAnswered = (pool: Pool) =>
+  until('it is answered', async () => (await ask(pool).catch(() => 0)) === 1)
+const times = <T>(count: number, make: (n: number) => T) => Array.from({ length: count }, (_, n) => make(n))
+/** How each of these ended: null, or the error. */
+const outcomes = (work: Promise<unknown>[]) =>
   Promise.all(
     work.map((one) =>
       one.then(
         () => null,
-        (error) => error,
+        (error: unknown) => error,
       ),
     ),
   )
+const isUnavailable = (error: unknown) => error instanceof Unavailable
 
-async function awayAndBack(t: Test, pool: Pool, away: () => Promise<void>, back: () => Promise<void>) {
-  t.equal(await ask(pool), 1)
-  await away()
-  for (let round = 0; round < 2; round++) {
-    const ended = await ends(Array.from({ length: 20 }, () => ask(pool)))
-    t.ok(
-      ended.every((error) => error instanceof Unavailable),
-      'Unavailable, each of them',
-    )
-  }
-  await back()
-  await until('it is there again', answers(pool))
+const untilAsleep = (t: Test) => {
+  const look = connect(t, server.url)
+  return until('a statement sleeps', async () => {
+    const [row] = await look`select from pg_stat_activity where wait_event = 'PgSleep'`
+    return row !== undefined
+  })
 }
 
-t.test('a frozen Postgres is Unavailable in time, and there again once it is thawed', (t) =>
-  awayAndBack(
-    t,
-    open(t),
-    () => server.freeze(),
-    () => server.thaw(),
-  ),
-)
-
-t.test('a killed Postgres is Unavailable in time, and there again once it is restarted', (t) =>
-  awayAndBack(
-    t,
-    open(t),
-    () => server.kill(),
-    () => server.restart(),
-  ),
-)
-
-t.test(
-  'a Postgres behind a network that swallows everything is Unavailable in time, and there again',
-  async (t) => {
+type Fault = (t: Test) => Promise<{ url?: string; begin: () => unknown; end: () => Promise<unknown> }>
+const faults: Record<string, Fault> = {
+  'is frozen': async () => ({ begin: server.freeze, end: server.thaw }),
+  'is killed': async () => ({ begin: () => server.kill(), end: server.restart }),
+  'is behind a network that swallows everything': async (t) => {
     const proxy = await startTcpProxy(t, server.url)
-    const pool = open(t, { url: proxy.url })
-    await awayAndBack(
-      t,
-      pool,
-      async () => proxy.blackHole(),
-      () => proxy.heal(),
-    )
+    return { url: proxy.url, begin: proxy.blackHole, end: proxy.heal }
   },
-)
+}
 
-t.test('a pool made while Postgres is away is there once Postgres is', async (t) => {
-  await server.kill()
-  const pool = open(t)
-  const [ended] = await ends([ask(pool)])
-  t.ok(ended instanceof Unavailable)
-  await server.restart()
-  await until('it is there', answers(pool))
-})
+for (const [what, fault] of Object.entries(faults)) {
+  t.test(`a Postgres that ${what} is Unavailable in time, and works again afterwards`, async (t) => {
+    const { url = server.url, begin, end } = await fault(t)
+    const pool = open(t, { url })
+    t.equal(await ask(pool), 1)
+    await begin()
+    for (let round = 0; round < 2; round++) {
+      const errors = await outcomes(times(20, () => ask(pool)))
+      t.ok(errors.every(isUnavailable), 'Unavailable, each of them')
+    }
+    const late = open(t, { url })
+    t.ok((await outcomes([ask(late)])).every(isUnavailable), 'also for a pool made meanwhile')
+    await end()
+    await Promise.all([pool, late].map(untilAnswered))
+  })
+}
 
 /** A table that another transaction has locked until `unlock`. */
 async function lockedTable(t: Test, name: string) {
-  const sql = postgres(server.url, { max: 1, onnotice: () => {} })
+  const sql = connect(t, server.url)
   await sql`create table ${sql(name)} (id int)`
   let unlock = () => {}
-  const locked = new Promise<void>((resolve) => {
+  const unlocked = new Promise<void>((resolve) => {
+    unlock = resolve
+  })
+  await new Promise<void>((resolve) => {
     sql.begin(async (tx) => {
       await tx`lock table ${tx(name)} in access exclusive mode`
       resolve()
-      await new Promise<void>((release) => {
-        unlock = release
-      })
+      await unlocked
     })
   })
-  await locked
-  t.teardown(async () => {
-    unlock()
-    await sql.end({ timeout: 1 })
-  })
+  t.teardown(unlock)
   return { unlock }
 }
 
 t.test('a locked table is Unavailable in time, and its connections are sound afterwards', async (t) => {
   const { unlock } = await lockedTable(t, 'locked_for_a_while')
-  /** The server's own limit is a fifth before ours: the longer both are, the less a busy machine can make of it. */
+  /** The server's own limit is a fifth before ours: with longer limits a busy machine matters less. */
   async function givenUp(timeoutMs: number) {
     const pool = open(t, { max: 1, timeoutMs })
     const backend = () => pool.run(async (sql) => (await sql`select pg_backend_pid() as pid`)[0]!.pid)
     const read = () => pool.run((sql) => sql`select from locked_for_a_while`)
     const before = await backend()
-    const [ended] = await ends([read()])
-    t.type(ended, Unavailable)
+    t.ok((await outcomes([read()])).every(isUnavailable))
     return { read, sameConnection: (await backend()) === before }
   }
   let tried = await givenUp(timeoutMs)
   for (let ms = timeoutMs * 4; !tried.sameConnection && ms < 10_000; ms *= 4) tried = await givenUp(ms)
   t.ok(tried.sameConnection, 'the statement was given up, not the connection')
   unlock()
-  const isReadable = () =>
-    tried.read().then(
-      () => true,
-      () => false,
-    )
-  await until('it can be read', isReadable)
+  await until('it can be read', async () => (await outcomes([tried.read()]))[0] === null)
 })
 
 t.test('what waits for a connection that others hold is Unavailable in time', async (t) => {
-  const pool = open(t, { max: 2 })
-  const sleeping = Array.from({ length: 12 }, () => pool.run((sql) => sql`select pg_sleep(0.3)`))
-  const ended = await ends(sleeping)
-  t.ok(ended.every((error) => error === null || error instanceof Unavailable))
-  t.ok(ended.at(-1) !== null, 'the last has not waited for all of those before it')
-  await until('it goes on', answers(pool))
+  const pool = open(t)
+  const errors = await outcomes(times(12, () => pool.run((sql) => sql`select pg_sleep(0.3)`)))
+  t.ok(errors.every((error) => error === null || isUnavailable(error)))
+  t.ok(errors.at(-1) !== null, 'the last has not waited for all of those before it')
+  await untilAnswered(pool)
 })
 
 t.test('a statement that outlives its request still counts as its lane’s own', async (t) => {
@@ -147,20 +124,22 @@ t.test('a statement that outlives its request still counts as its lane’s own',
   const flood = async () => {
     while (flooding) await pool.run((sql) => sql`select pg_sleep(10) as ${sql(name)}`, 'busy').catch(() => {})
   }
-  const floods = Array.from({ length: 20 }, flood)
-  const watch = postgres(server.url, { max: 1 })
-  t.teardown(() => watch.end({ timeout: 1 }))
-  const counts: number[] = []
+  const floods = times(20, flood)
+  const look = connect(t, server.url)
+  let most = 0
+  let calm = 0
   const untilMs = performance.now() + 4 * timeoutMs
   while (performance.now() < untilMs) {
-    const [row] = await watch`select count(*)::int as running from pg_stat_activity
+    const [row] = await look`select count(*)::int as running from pg_stat_activity
       where state = 'active' and query like ${`%"${name}"`}`
-    counts.push(row!.running)
-    t.equal(await pool.run(async (sql) => (await sql`select 1 as one`)[0]!.one, 'calm'), 1)
+    most = Math.max(most, row!.running)
+    calm += (await ask(pool, 'calm')) - 1
+    await pause(10)
   }
   flooding = false
   await Promise.all(floods)
-  t.equal(Math.max(...counts), 2, 'half of the connections')
+  t.equal(most, 2, 'half of the connections')
+  t.equal(calm, 0, 'another lane was answered each time')
 })
 
 t.test('a statement that is wrong is a fault of ours and not of the server', async (t) => {
@@ -175,8 +154,8 @@ t.test('a statement that is wrong is a fault of ours and not of the server', asy
     'a fault of Node in the work itself': async () => Buffer.alloc(-1),
   }
   for (const [what, work] of Object.entries(faults)) {
-    const [ended] = await ends([pool.run(work)])
-    t.ok(ended instanceof Error && !(ended instanceof Unavailable), what)
+    const [error] = await outcomes([pool.run(work)])
+    t.ok(error instanceof Error && !isUnavailable(error), what)
   }
   t.equal(await ask(pool), 1)
 })
@@ -184,17 +163,90 @@ t.test('a statement that is wrong is a fault of ours and not of the server', asy
 t.test('closing lets what is under way finish', async (t) => {
   const pool = open(t)
   const working = pool.run(async (sql) => (await sql`select pg_sleep(0.2), 7 as seven`)[0]!.seven)
-  const look = connect(t, server.url)
-  await until('it is under way', async () => {
-    const [row] = await look`select from pg_stat_activity where wait_event = 'PgSleep'`
-    return row !== undefined
-  })
+  await untilAsleep(t)
   await pool.close()
   t.equal(await working, 7)
 })
 
-t.test('what a pool is for is shown where an operator looks', async (t) => {
+t.test('an operator sees in pg_stat_activity what a connection is for', async (t) => {
   const pool = open(t, { purpose: 'lookups' })
   const [row] = await pool.run((sql) => sql`select current_setting('application_name') as name`)
   t.match(row!.name, /latchkey.*lookups/)
+})
+
+/** Ends a pool's connections on the server's side, as an operator or a pooler in between does. */
+function ending(t: Test, purpose: string) {
+  const sql = connect(t, server.url)
+  return async () => {
+    await sql`select pg_terminate_backend(pid) from pg_stat_activity
+      where application_name like ${`%${purpose}`} and pid <> pg_backend_pid()`
+  }
+}
+
+t.test('a statement whose connection ends is Unavailable', async (t) => {
+  const pool = open(t, { purpose: 'middle', max: 1, timeoutMs: 20_000 })
+  const statement = outcomes([pool.run((sql) => sql`select pg_sleep(10)`)])
+  await untilAsleep(t)
+  await ending(t, 'middle')()
+  t.ok((await statement).every(isUnavailable))
+  await untilAnswered(pool)
+})
+
+for (const { max, timeoutMs } of [
+  { max: 2, timeoutMs: 1000 },
+  { max: 1, timeoutMs: 5000 },
+]) {
+  t.test(`a pool of ${max} works again however often its connections end`, async (t) => {
+    const purpose = `often ${max}`
+    const end = ending(t, purpose)
+    const pool = open(t, { purpose, max, timeoutMs })
+    for (let round = 0; round < 6; round++) {
+      const works = times(12, (n) => (n % 3 ? ask(pool) : pool.run((sql) => sql`select pg_sleep(0.005)`)))
+      const ended = outcomes(works)
+      await pause(round % 5)
+      await end()
+      const wrong = (await ended).filter((error) => error !== null && !isUnavailable(error))
+      t.strictSame(wrong, [])
+      await untilAnswered(pool)
+    }
+  })
+}
+
+/** One try in 200 ms for each connection; a pool that is replaced tries at once. */
+const triesMax = (sinceMs: number) => max * (2 + (performance.now() - sinceMs) / 100)
+
+const oddPorts: [habit: Habit, why: RegExp][] = [
+  ['speaks HTTP', /not Postgres/],
+  ['speaks first, as MySQL does', /not Postgres/],
+  ['accepts and closes', /closed the connection|ECONNRESET/],
+  ['accepts and says nothing', /no answer in 500 ms/],
+]
+for (const [habit, why] of oddPorts) {
+  t.test(`a port that ${habit} is Unavailable, without a storm of connections`, async (t) => {
+    const port = await startOddPort(t, habit)
+    const pool = open(t, { url: port.url })
+    const startMs = performance.now()
+    for (let i = 0; i < 20 && performance.now() - startMs < 800; i++) {
+      const errors = await outcomes(times(3, () => ask(pool)))
+      t.ok(errors.every(isUnavailable), `${errors}`)
+      if (i === 0) t.match((errors[0] as Error).message, why)
+      await pause(20)
+    }
+    t.ok(port.accepted <= triesMax(startMs), `${port.accepted} connections`)
+    port.leadTo(server.port)
+    await untilAnswered(pool)
+  })
+}
+
+t.test('of several hosts the first that answers is used, and while none does there are pauses', async (t) => {
+  const ports = await Promise.all(times(2, () => startOddPort(t, 'accepts and closes')))
+  const numbers = ports.map(({ url }) => new URL(url).port).join()
+  const url = `postgres://postgres@several/postgres?host=127.0.0.1,127.0.0.1&port=${numbers}`
+  const pool = open(t, { url, purpose: 'odd' })
+  const startMs = performance.now()
+  for (let i = 0; i < 3; i++) await t.rejects(ask(pool), { message: /^Postgres \(odd\): / })
+  const accepted = ports.reduce((sum, port) => sum + port.accepted, 0)
+  t.ok(accepted <= 2 * triesMax(startMs), `${accepted} connections`)
+  ports[1]!.leadTo(server.port)
+  await untilAnswered(pool)
 })

@@ -1,38 +1,36 @@
-// The counter in Redis: the conformance suite, and what is its own while Redis is there.
+// The counter in Redis: the conformance suite, what it writes there, and what others may have written into its keys.
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { Redis } from 'ioredis'
 import t, { type Test } from 'tap'
-import { createRedisCounter, type RedisCounterOptions } from '../../src/redis/counter.ts'
+import type { RedisCounterOptions } from '../../src/redis/counter.ts'
 import { newId } from '../../src/rules/id.ts'
-import type { Counter } from '../../src/stores.ts'
-import { ascending, counterSuite, hit, hits, inOneMinute, numbersOf, upTo } from '../memory/counter-suite.ts'
-import { until } from '../process/until.ts'
+import * as suite from '../memory/counter-suite.ts'
 import { startPrivateRedis, useServices } from '../services/index.ts'
-import { countOn, impatient, observe, patient } from './counters.ts'
+import { countAt, countWith, observe } from './counters.ts'
+
+const { ascending, hit, hitAll, hits, newKeyIds, numbersOf, upTo } = suite
 
 const services = await useServices(t)
 const redis = services.connectRedis()
 
-async function open(t: Test, options: Partial<RedisCounterOptions> = {}): Promise<Counter> {
-  const client = services.connectRedis(impatient)
-  await until('Redis is connected', () => client.status === 'ready')
-  const counter = createRedisCounter({ client, patience: patient, ...options })
-  t.teardown(() => counter.close())
-  return counter
+async function open(t: Test, options: Partial<RedisCounterOptions> = {}) {
+  const counting = countWith(t, services.connectRedis(), options)
+  await counting.untilShared()
+  return counting
 }
 
-counterSuite(t, (t, count) => Promise.all(upTo(count).map(() => open(t))))
+const { counter, outages } = await open(t)
 
-const clockMs = async (redis: Redis) => {
-  const [s, us] = await redis.time()
-  return Number(s) * 1000 + Number(us) / 1000
-}
+const timeS = async () => Number((await redis.time())[0])
+/** Redis's own: what its counters are named by. */
+const minuteNow = async () => Math.floor((await timeS()) / 60)
+const inOneMinute = (work: () => Promise<suite.Counted[]>) => suite.inOneMinute(work, minuteNow)
+const counterName = (keyId: string, minute: number) => `rl:{${keyId}}:${minute}`
+const versionName = (keyId: string) => `rl:{${keyId}}:v`
 
-/** Redis's own minute: what its counters are named by. */
-const minuteOf = async (redis: Redis) => Math.floor(Number((await redis.time())[0]) / 60)
+t.test('what every counter promises', async (t) => suite.counterSuite(t, (await open(t)).counter))
 
 t.test('instances share one count', async (t) => {
-  const counters = [await open(t), await open(t), await open(t)]
+  const counters = [counter, (await open(t)).counter, (await open(t)).counter]
   const counted = await inOneMinute(async () => {
     const keyId = newId('apk_')
     const waiting = []
@@ -45,128 +43,164 @@ t.test('instances share one count', async (t) => {
   t.strictSame(numbersOf(counted).sort(ascending), upTo(300))
 })
 
-t.test('a version raised by one instance is seen by the next hit of another', async (t) => {
-  const [changing, counting] = [await open(t), await open(t)]
+t.test('the next hit on another instance sees a version that was raised', async (t) => {
+  const { counter: changing } = await open(t)
   const keyId = newId('apk_')
   for (const version of [2, 3, 4]) {
     t.equal(await changing.raise([{ keyId, version }]), true)
-    t.match(await hit(counting, keyId), { version, turn: { shared: true } })
+    t.match(await hit(counter, keyId), { version, turn: { shared: true } })
   }
 })
 
 t.test("the window is that of Redis's clock, whatever the instance's own says", async (t) => {
-  const counter = await open(t, { now: () => 0 })
-  const counted = await inOneMinute(
-    async () => {
-      const keyId = newId('apk_')
-      const minute = await minuteOf(redis)
-      await redis.set(`rl:{${keyId}}:${minute - 1}`, 50)
-      await redis.set(`rl:{${keyId}}:${minute}`, 7)
-      await redis.set(`rl:{${keyId}}:${minute + 1}`, 90)
-      const [timeS] = await redis.time()
-      const answer = await hit(counter, keyId)
-      t.ok(answer.turn.nowMs >= Number(timeS) * 1000 && answer.turn.nowMs <= (await clockMs(redis)))
-      return [answer]
-    },
-    () => minuteOf(redis),
-  )
-  t.equal(counted[0]!.number, 8)
+  const { counter } = await open(t, { now: () => 0 })
+  const counted = await inOneMinute(async () => {
+    const keyId = newId('apk_')
+    const minute = await minuteNow()
+    for (const [ahead, count] of [50, 7, 90].entries())
+      await redis.set(counterName(keyId, minute + ahead - 1), count)
+    const beforeS = await timeS()
+    const answer = await hit(counter, keyId)
+    const s = answer.turn.nowMs / 1000
+    t.ok(s >= beforeS && s < (await timeS()) + 1, `${s}`)
+    return [answer]
+  })
+  t.strictSame(numbersOf(counted), [8])
 })
 
 t.test('the hits of a turn go as one call, and those of one key as one increment', async (t) => {
-  const batches: [number, number][] = []
-  const counter = await open(t, { onBatch: (hits, keys) => batches.push([hits, keys]) })
-  const keyIds = upTo(20).map(() => newId('apk_'))
-  await Promise.all(upTo(500).map((i) => hit(counter, keyIds[i % 20]!)))
-  t.strictSame(batches, [[500, 20]])
-
   const server = await startPrivateRedis(t)
   if (!server) return
-  const { counter: own } = await countOn(t, server.url, { patience: patient })
+  const batches: string[] = []
+  const { counter, untilShared } = countAt(t, server.url, {
+    onBatch: (hits, keys) => batches.push(`${hits}/${keys}`),
+  })
   const observer = observe(t, server.url)
-  await hit(own, newId('apk_'))
+  await untilShared()
+  await hit(counter, newId('apk_'))
   await observer.config('RESETSTAT')
-  await Promise.all(upTo(500).map((i) => hit(own, keyIds[i % 20]!)))
+  const keyIds = newKeyIds(20)
+  await Promise.all(upTo(500).map((i) => hit(counter, keyIds[i % 20]!)))
+  t.strictSame(batches, ['1/1', '500/20'])
   const stats = await observer.info('commandstats')
   t.match(stats, /cmdstat_evalsha:calls=1,/, 'one call')
   t.match(stats, /cmdstat_incrby:calls=20,/, 'one increment for each key')
-  t.match(stats, /cmdstat_mget:calls=1,/, 'versions are read by the same call')
+  t.match(stats, /cmdstat_mget:calls=1,/, 'the same call reads the versions')
 })
 
-t.test('a lone hit goes out at the end of its turn', async (t) => {
-  const batches: number[] = []
-  const counter = await open(t, { onBatch: (hits) => batches.push(hits) })
-  const answered = hit(counter, newId('apk_'))
-  await nextTurn()
-  await nextTurn()
-  t.strictSame(batches, [1])
-  await answered
-})
-
-t.test('a thousand keys of one turn are counted by one call', async (t) => {
-  const batches: [number, number][] = []
-  const counter = await open(t, { onBatch: (hits, keys) => batches.push([hits, keys]) })
-  const counted = await Promise.all(upTo(1000).map(() => hit(counter, newId('apk_'))))
-  t.ok(counted.every(({ number, turn }) => number === 1 && turn.shared))
-  t.strictSame(batches, [[1000, 1000]])
-})
-
-t.test(
-  'a counter is a plain integer that expires two minutes after each hit, had it no expiry before',
-  async (t) => {
-    const counter = await open(t)
-    let seen: unknown[] = []
-    await inOneMinute(
-      async () => {
-        const keyId = newId('apk_')
-        const name = `rl:{${keyId}}:${await minuteOf(redis)}`
-        const answers = await hits(counter, keyId, 3)
-        seen = [await redis.get(name), await redis.ttl(name)]
-        await redis.persist(name)
-        answers.push(await hit(counter, keyId))
-        seen.push(await redis.get(name), await redis.ttl(name))
-        return answers
-      },
-      () => minuteOf(redis),
-    )
-    const [count, ttlS, again, ttlAgainS] = seen
-    t.strictSame([count, again], ['3', '4'])
-    for (const ttl of [ttlS, ttlAgainS]) t.ok(Number(ttl) >= 60 && Number(ttl) <= 120, `${ttl} s`)
-  },
-)
-
-t.test('a version expires, later than any instance believes a copy', async (t) => {
-  const counter = await open(t)
-  const keyId = newId('apk_')
-  await redis.set(`rl:{${keyId}}:v`, 1)
-  await counter.raise([{ keyId, version: 2 }])
-  const ttlS = await redis.ttl(`rl:{${keyId}}:v`)
-  t.ok(ttlS > 540 && ttlS <= 600, 'ten minutes')
-})
-
-t.test('nothing but a counter and a version is kept of a key', async (t) => {
-  const counter = await open(t)
-  const keyId = newId('apk_')
-  const { turn } = await hit(counter, keyId)
-  await counter.raise([{ keyId, version: 2 }])
-  const minute = Math.floor(turn.nowMs / 60_000)
-  const kept = await redis.keys(`*${keyId}*`)
-  t.strictSame(kept.sort(), [`rl:{${keyId}}:${minute}`, `rl:{${keyId}}:v`])
+t.test('nothing is stored of a key but a count for two minutes and a version for ten', async (t) => {
+  let seen: [name: string, value: string | null, ttlS: number][] = []
+  const look = async (name: string) => {
+    seen.push([name, await redis.get(name), await redis.ttl(name)])
+  }
+  let [countName, versionsName] = ['', '']
+  const counted = await inOneMinute(async () => {
+    seen = []
+    const keyId = newId('apk_')
+    countName = counterName(keyId, await minuteNow())
+    versionsName = versionName(keyId)
+    const answers = await hits(counter, keyId, 3)
+    await look(countName)
+    // As somebody else may have left them.
+    await redis.persist(countName)
+    await redis.set(versionsName, 1)
+    await counter.raise([{ keyId, version: 2 }])
+    answers.push(await hit(counter, keyId))
+    for (const name of (await redis.keys(`*${keyId}*`)).sort()) await look(name)
+    return answers
+  })
+  t.strictSame(numbersOf(counted), [1, 2, 3, 4])
+  t.strictSame(
+    seen.map(([name, value]) => [name, value]),
+    [
+      [countName, '3'],
+      [countName, '4'],
+      [versionsName, '2'],
+    ],
+  )
+  const [first, again, version] = seen.map(([, , ttlS]) => ttlS) as [number, number, number]
+  for (const ttlS of [first, again]) t.ok(ttlS >= 60 && ttlS <= 120, `${ttlS} s`)
+  t.ok(version > 540 && version <= 600, `${version} s: longer than any instance trusts a copy`)
 })
 
 t.test('counting goes on when Redis has forgotten its scripts', async (t) => {
-  const modes: string[] = []
-  const counter = await open(t, { onOutage: (outage) => modes.push(outage === null ? 'shared' : 'local') })
   const counted = await inOneMinute(async () => {
     const keyId = newId('apk_')
     const first = await hit(counter, keyId)
     await redis.script('FLUSH')
-    const [second, third] = await hits(counter, keyId, 2)
+    const more = await hits(counter, keyId, 2)
     await redis.script('FLUSH')
     t.equal(await counter.raise([{ keyId, version: 5 }]), true)
-    return [first, second!, third!, await hit(counter, keyId)]
+    return [first, ...more, await hit(counter, keyId)]
   })
   t.strictSame(numbersOf(counted), [1, 2, 3, 4])
   t.equal(counted[3]!.version, 5)
-  t.strictSame(modes, [], 'and Redis was never taken for away')
+})
+
+type Spoil = (name: string) => Promise<unknown>
+const write =
+  (text: string): Spoil =>
+  (name) =>
+    redis.set(name, text)
+const collections: Record<string, Spoil> = {
+  'a list': (name) => redis.rpush(name, '7'),
+  'a set': (name) => redis.sadd(name, '7'),
+  'a hash': (name) => redis.hset(name, 'count', '7'),
+}
+const texts = (...all: string[]) => Object.fromEntries(all.map((text) => [`"${text}"`, write(text)]))
+
+const spoilt: Record<string, Spoil> = {
+  ...collections,
+  ...texts('seven', '', '1.5', ' 7', '9223372036854775807', '99999999999999999999', '-100'),
+}
+
+t.test('a counter that holds no count restarts, and the others of its turn go on', async (t) => {
+  let after: (string | null)[] = []
+  const whats = Object.keys(spoilt)
+  const counted = await inOneMinute(async () => {
+    const [sound, ...keyIds] = newKeyIds(1 + whats.length)
+    const minute = await minuteNow()
+    await redis.set(counterName(sound!, minute), 41)
+    for (const [i, what] of whats.entries()) await spoilt[what]!(counterName(keyIds[i]!, minute))
+    const all = [sound!, ...keyIds]
+    const answers = [...(await hitAll(counter, [...all, ...all])), ...(await hitAll(counter, all))]
+    after = await redis.mget(all.map((keyId) => counterName(keyId, minute)))
+    return answers
+  })
+  const size = 1 + whats.length
+  for (const [i, what] of ['the sound one', ...whats].entries()) {
+    const numbers = [0, 1, 2].map((round) => counted[round * size + i]!.number)
+    t.strictSame(numbers, i === 0 ? [42, 43, 44] : [1, 2, 3], what)
+    t.equal(after[i], String(numbers[2]), `Redis holds the count again: ${what}`)
+  }
+})
+
+const unreadable: Record<string, Spoil> = {
+  ...collections,
+  ...texts('seven', '', 'nan', 'inf', '-inf', '-1', '1e5', '1e30', '99999999999', '99999999999999999999'),
+}
+
+for (const [what, spoil] of Object.entries(unreadable)) {
+  t.test(`a version that is ${what} is unreadable until the next change`, async (t) => {
+    const keyId = newId('apk_')
+    await spoil(versionName(keyId))
+    const { version } = await hit(counter, keyId)
+    t.ok(version < 0, `${version} confirms no copy`)
+    t.equal(await counter.raise([{ keyId, version: 9 }]), true)
+    t.equal((await hit(counter, keyId)).version, 9)
+  })
+}
+
+t.test('a version without an expiry gets one at the next hit, and another one keeps its own', async (t) => {
+  const [endless, raised] = newKeyIds(2) as [string, string]
+  await redis.set(versionName(endless), 7)
+  await redis.set(versionName(raised), 7, 'EX', 50)
+  await hitAll(counter, [endless, raised])
+  const ttlS = await redis.ttl(versionName(endless))
+  t.ok(ttlS > 540 && ttlS <= 600, `${ttlS} s`)
+  t.ok((await redis.ttl(versionName(raised))) <= 50)
+})
+
+t.test('in all of this Redis never counted as down', async (t) => {
+  t.strictSame(outages, [])
 })

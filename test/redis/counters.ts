@@ -1,24 +1,16 @@
-// Counters on Redis for tests: the product's connection options, and watched for changes of mode.
-import { Redis, type RedisOptions } from 'ioredis'
+// Counters on Redis for tests, which report how they switch between counting in Redis and counting locally.
+import { type Cluster, Redis } from 'ioredis'
 import type { Test } from 'tap'
 import { connectRedis } from '../../src/redis/connect.ts'
 import { createRedisCounter, type RedisCounterOptions } from '../../src/redis/counter.ts'
 import { parseRedisUrl } from '../../src/rules/redis-url.ts'
-import type { Counter } from '../../src/stores.ts'
+import type { Counter, Outage } from '../../src/stores.ts'
 import { until } from '../process/until.ts'
 
-/** As src/redis/connect.ts has them: an answer soon, or none. */
-export const impatient: RedisOptions = {
-  enableOfflineQueue: false,
-  autoResendUnfulfilledCommands: false,
-  maxRetriesPerRequest: 0,
-  retryStrategy: () => 200,
-}
-
-/** As a counter's `patience`: so long that only a Redis that is really away counts as such, however busy the machine is, */
+/** As a counter's `patience`: only a Redis that is really down counts as such, however busy the machine is. */
 export const patient = 100
-/** and as short as a test can wait for, of one that it takes away: half a second. */
-export const soonAway = 5
+/** For a Redis that the test takes down: half a second. */
+export const soonDown = 5
 
 /** A connection of the test's own, to look with. */
 export function observe(t: Test, url: string): Redis {
@@ -28,28 +20,39 @@ export function observe(t: Test, url: string): Redis {
   return redis
 }
 
-export interface Watched {
+export interface Counting<Client = Redis | Cluster> {
+  client: Client
   counter: Counter
-  /** Each change of mode so far. */
-  modes: string[]
+  /** What the counter has reported so far; null: it counts in Redis again. */
+  outages: (Outage | null)[]
+  causes(): (Outage['cause'] | null)[]
+  untilShared(): Promise<unknown>
+  /** Until the present outage has this cause. */
+  untilDown(cause?: Outage['cause']): Promise<unknown>
 }
 
-/** A counter over the product's own connection to the server at this URL, once it is counting there. */
-export async function countOn(
+export function countWith<Client extends Redis | Cluster>(
   t: Test,
-  url: string,
+  client: Client,
   options: Partial<RedisCounterOptions> = {},
-): Promise<Watched> {
-  const client = connectRedis(parseRedisUrl(url)!)
-  client.on('error', () => {})
-  await until('Redis is connected', () => client.status === 'ready')
-  const modes: string[] = []
-  const counter = createRedisCounter({
-    client,
-    patience: soonAway,
-    onOutage: (outage) => modes.push(outage === null ? 'shared' : 'local'),
-    ...options,
-  })
+): Counting<Client> {
+  const outages: (Outage | null)[] = []
+  const onOutage = (outage: Outage | null) => outages.push(outage)
+  const counter = createRedisCounter({ client, patience: patient, onOutage, ...options })
   t.teardown(() => counter.close())
-  return { counter, modes }
+  return {
+    client,
+    counter,
+    outages,
+    causes: () => outages.map((outage) => outage?.cause ?? null),
+    untilShared: () => until('Redis counts', () => counter.mode === 'shared'),
+    untilDown: (cause) =>
+      until(`the outage is reported: ${cause}`, () =>
+        counter.outages.some((outage) => cause === undefined || outage.cause === cause),
+      ),
+  }
 }
+
+/** Over a connection as the service makes it. */
+export const countAt = (t: Test, urls: string, options: Partial<RedisCounterOptions> = {}) =>
+  countWith(t, connectRedis(parseRedisUrl(urls)!), options)

@@ -1,4 +1,5 @@
-// Counting on one Redis server, without one: scripts that answer when told to, and clocks that are set.
+// Counting on one Redis server, without one: the test answers the scripts and sets the clocks.
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { createMinuteCounts } from '../../src/memory/minute-counts.ts'
 import { createShard, type ShardOptions } from '../../src/redis/shard.ts'
@@ -21,11 +22,13 @@ interface Answer {
   turn: CountReply
 }
 
-/** As ioredis gives what a server answers. */
+/** An error as ioredis gives it when a server answered with one. */
 const replyError = (message: string) => Object.assign(new Error(message), { name: 'ReplyError' })
+const withCode = (code: string) => Object.assign(new Error(code), { code })
 
-/** Time as Redis tells it. */
+/** The time as Redis answers it. */
 const clockOf = (ms: number) => [Math.floor(ms / 1000), (ms % 1000) * 1000]
+const noAnswer = () => new Promise<never>(() => {})
 
 function open(t: Test, options: Partial<ShardOptions> = {}) {
   const seen = {
@@ -61,48 +64,65 @@ function open(t: Test, options: Partial<ShardOptions> = {}) {
       const taken = shard.hit(keyId, (number, version, turn) => resolve({ number, version, turn }))
       if (!taken) reject(new Error('shed'))
     })
-  const called = (count: number) => until('the shard has got there', () => seen.calls.length >= count)
-  return { seen, shard, hit, called }
+  const called = (count: number) => until('the call is sent', () => seen.calls.length >= count)
+  const untilShared = () => until('Redis counts', () => shard.isShared)
+  return { seen, shard, hit, called, untilShared }
 }
 
 t.test('hits of a turn go as one call, and each gets its number and the version of its key', async (t) => {
-  const { seen, hit, called } = open(t)
+  const { seen, hit } = open(t)
   const hits = [hit('apk_1'), hit('apk_2'), hit('apk_1')]
-  await called(1)
+  await nextTurn()
+  t.equal(seen.calls.length, 1, 'at the end of the turn')
   const { keyIds, sums, answer } = seen.calls[0]!
-  t.strictSame(
-    [keyIds, sums],
-    [
-      ['apk_1', 'apk_2'],
-      [2, 1],
-    ],
-  )
+  t.strictSame({ keyIds, sums }, { keyIds: ['apk_1', 'apk_2'], sums: [2, 1] })
   answer(7, 3, 1, -1)
+  const turn = { shared: true }
+  const [first, other, last] = await Promise.all(hits)
+  t.match(first, { number: 6, version: 3, turn })
+  t.match(other, { number: 1, version: -1, turn }, 'an unreadable version is passed on as such')
+  t.match(last, { number: 7, version: 3, turn })
+})
+
+t.test('a call has at most a thousand keys', async (t) => {
+  const batches: string[] = []
+  const { seen, hit } = open(t, { onBatch: (hits, keys) => batches.push(`${hits}/${keys}`) })
+  for (let i = 0; i < 1001; i++) void hit(`apk_${i}`)
+  await nextTurn()
   t.strictSame(
-    (await Promise.all(hits)).map(({ number, version, turn }) => [number, version, turn.shared]),
-    [
-      [6, 3, true],
-      [1, -1, true],
-      [7, 3, true],
-    ],
-    'an unreadable version is passed on as such',
+    seen.calls.map(({ keyIds }) => keyIds.length),
+    [1000, 1],
   )
+  t.strictSame(batches, ['1000/1000', '1/1'])
 })
 
 t.test('one hit more than may wait is shed, and there is room again after the answers', async (t) => {
-  const { seen, shard, called } = open(t, { probe: () => new Promise(() => {}) })
+  const { seen, shard, called } = open(t, { probe: noAnswer })
   let answered = 0
   const hit = () => shard.hit('apk_1', () => answered++)
   for (let i = 0; i < waitingMax; i++) if (!hit()) t.fail(`hit ${i} was shed`)
   t.equal(hit(), false)
   await called(1)
   seen.calls[0]!.answer(waitingMax, 0)
-  await until('the shard has got there', () => answered === waitingMax)
+  await until('the hits are answered', () => answered === waitingMax)
   t.equal(hit(), true)
-  t.equal(answered, waitingMax, 'nobody is called for what is shed')
+  t.equal(answered, waitingMax, 'a shed hit gets no answer')
 })
 
-t.test('while Redis is down its clock goes on where it was', async (t) => {
+t.test('behind two turns without an answer hits wait for one time limit only', async (t) => {
+  const { seen, hit, untilShared } = open(t)
+  await untilShared()
+  seen.probe = noAnswer
+  const hits: Promise<Answer>[] = []
+  for (let turn = 0; turn < 10; turn++) {
+    for (let i = 0; i < 50; i++) hits.push(hit(`apk_${i}`))
+    await nextTurn()
+  }
+  t.ok((await Promise.all(hits)).every(({ turn }) => !turn.shared))
+  t.equal(seen.calls.length, 2, 'what gathered behind the two was not sent')
+})
+
+t.test("while Redis is down the window is still that of Redis's clock", async (t) => {
   const aheadMs = 90_000
   const { seen, shard, hit, called } = open(t)
   seen.redisMs = startMs + aheadMs
@@ -113,31 +133,25 @@ t.test('while Redis is down its clock goes on where it was', async (t) => {
   shard.goLocal(new Error('gone'))
   const { number, version, turn } = await hit()
   t.strictSame([turn.nowMs, turn.shared], [startMs + aheadMs, false])
-  t.equal(number, 6, "in the minute of Redis's clock, on from the last count seen")
+  t.equal(number, 6, 'counting goes on from the last count seen in that minute')
   t.equal(version, 0)
 })
 
-t.test('hits that Redis did not answer are counted by its clock too', async (t) => {
-  const { seen, shard, hit, called } = open(t)
-  seen.redisMs = startMs + 90_000
-  await until('it counts in Redis', () => shard.isShared)
+t.test("a probe tells Redis's clock too, also for hits that Redis fails to count", async (t) => {
+  const { seen, shard, hit, called, untilShared } = open(t)
+  seen.redisMs = startMs - 120_000
+  await untilShared()
   const first = hit()
   await called(1)
   seen.calls[0]!.fail(replyError('OOM command not allowed'))
-  t.equal((await first).turn.nowMs, startMs + 90_000)
-})
-
-t.test('the clock of a probe counts too', async (t) => {
-  const { seen, shard, hit } = open(t)
-  seen.redisMs = startMs - 120_000
-  await until('it counts in Redis', () => shard.isShared)
-  shard.goLocal(new Error('gone'))
+  t.equal((await first).turn.nowMs, startMs - 120_000)
+  t.equal(shard.isShared, false)
   t.equal((await hit()).turn.nowMs, startMs - 120_000)
 })
 
-t.test('a call that timed out is not repeated, and what it answers late is known', async (t) => {
-  const { seen, shard, hit, called } = open(t)
-  await until('it counts in Redis', () => shard.isShared)
+t.test('a call that timed out is not repeated, and its late answer is used', async (t) => {
+  const { seen, shard, hit, called, untilShared } = open(t)
+  await untilShared()
   seen.probe = () => Promise.reject(new Unavailable('no answer'))
   const hits = [hit(), hit()]
   await called(1)
@@ -145,18 +159,18 @@ t.test('a call that timed out is not repeated, and what it answers late is known
   t.equal(shard.isShared, false)
   t.strictSame(seen.outages, ['timeout'])
   seen.calls[0]!.answer(3, 1)
-  await new Promise(setImmediate)
+  await nextTurn()
   t.equal((await hit()).number, 4, 'another instance had counted one, and ours are not counted twice')
   seen.probe = async () => clockOf(startMs)
-  await until('it counts in Redis', () => shard.isShared)
+  await untilShared()
   t.equal(seen.calls.length, 1, 'nothing is sent again')
   t.strictSame(seen.outages, ['timeout', null])
 })
 
 t.test('only a probe ends an outage', async (t) => {
-  const { seen, shard, hit, called } = open(t)
+  const { seen, shard, hit, called, untilShared } = open(t)
   let probes = 0
-  await until('it counts in Redis', () => shard.isShared)
+  await untilShared()
   seen.probe = () => {
     probes++
     return Promise.reject(replyError('LOADING Redis is loading the dataset in memory'))
@@ -166,30 +180,30 @@ t.test('only a probe ends an outage', async (t) => {
   seen.calls[0]!.fail(replyError('OOM command not allowed'))
   t.match(await one, { turn: { shared: false } })
   seen.calls[1]!.answer(1, 0)
-  t.match(await other, { turn: { shared: true } }, 'what was under way is answered by Redis')
-  t.equal(shard.isShared, false, 'but does not end it')
-  // Longer than a silent connection is kept.
-  await until('the shard has got there', () => probes > 7)
+  t.match(await other, { turn: { shared: true } }, 'Redis answers what was under way')
+  t.equal(shard.isShared, false, 'but that does not end the outage')
+  // For longer than a silent connection is tolerated.
+  await until('there were some probes', () => probes > 7)
   t.match(shard, { isShared: false, outage: { cause: 'loading' } })
-  t.equal(seen.reconnects, 0, 'an answer, whatever it says, comes by a connection that is alive')
+  t.equal(seen.reconnects, 0, 'any answer shows that the connection is alive')
   t.match(await hit('apk_1'), { number: 2, turn: { shared: false } })
   t.equal(seen.calls.length, 2, 'no hit is sent meanwhile')
   seen.probe = async () => clockOf(startMs)
-  await until('it counts in Redis', () => shard.isShared)
+  await untilShared()
   t.equal(shard.outage, null)
   t.strictSame(seen.outages, ['out_of_memory', null])
 })
 
 t.test('a connection that answers no probe is replaced', async (t) => {
-  const { seen, shard } = open(t, { probe: () => new Promise(() => {}) })
+  const { seen, shard } = open(t, { probe: noAnswer })
   shard.goLocal(new Error('gone'))
-  await until('the shard has got there', () => seen.reconnects > 0)
-  t.pass('it was')
+  await until('it is replaced', () => seen.reconnects > 0)
+  t.strictSame(seen.outages, ['other'])
 })
 
-t.test('a new shard does not say that its server counts before it has', async (t) => {
-  const { seen, shard, hit, called } = open(t, { probe: () => new Promise(() => {}) })
-  t.strictSame([shard.isShared, shard.outage], [false, null], 'nor that it is down')
+t.test('a new shard says neither that its server counts nor that it is down before it knows', async (t) => {
+  const { seen, shard, hit, called } = open(t, { probe: noAnswer })
+  t.match(shard, { isShared: false, outage: null })
   const first = hit()
   await called(1)
   seen.calls[0]!.answer(1, 0)
@@ -199,27 +213,26 @@ t.test('a new shard does not say that its server counts before it has', async (t
 
 t.test('a new shard whose server is not connected for a second counts locally, and says why', async (t) => {
   const { seen, shard, hit } = open(t)
-  seen.fault = Object.assign(new Error('self-signed certificate'), { code: 'DEPTH_ZERO_SELF_SIGNED_CERT' })
+  seen.fault = withCode('DEPTH_ZERO_SELF_SIGNED_CERT')
   await until('the outage is seen', () => shard.outage !== null)
-  t.match(shard.outage, { cause: 'certificate', reason: 'self-signed certificate' })
+  t.match(shard.outage, { cause: 'certificate', reason: 'DEPTH_ZERO_SELF_SIGNED_CERT' })
   t.match(await hit(), { number: 1, turn: { shared: false } })
   t.equal(seen.calls.length, 0)
 })
 
-t.test('an outage tells each cause that lasts once', async (t) => {
+t.test('an outage reports each lasting cause once', async (t) => {
   const { seen, shard } = open(t)
-  seen.fault = Object.assign(new Error('no route'), { code: 'EHOSTUNREACH' })
+  seen.fault = withCode('EHOSTUNREACH')
   shard.goLocal(new Error('not connected'))
-  const faults = ['ECONNREFUSED', 'ENOTFOUND', 'ECONNREFUSED', 'ENOTFOUND', 'CERT_HAS_EXPIRED']
-  for (const code of faults) {
-    seen.fault = Object.assign(new Error(code), { code })
+  for (const code of ['ECONNREFUSED', 'ENOTFOUND', 'ECONNREFUSED', 'ENOTFOUND', 'CERT_HAS_EXPIRED']) {
+    seen.fault = withCode(code)
     const { cause } = shard.outage!
-    await until('the outage is seen', () => shard.outage!.cause !== cause)
+    await until('the cause is seen', () => shard.outage!.cause !== cause)
   }
   t.strictSame(seen.outages, ['unreachable', 'unknown_host', 'certificate'])
 })
 
-t.test('a key that finds no room is shed while counting is local', async (t) => {
+t.test('while counting is local, a hit on a new key without room is shed', async (t) => {
   const { shard, hit } = open(t, { lastCounts: createMinuteCounts(1) })
   shard.goLocal(new Error('gone'))
   t.equal((await hit('apk_1')).number, 1)
@@ -227,14 +240,11 @@ t.test('a key that finds no room is shed while counting is local', async (t) => 
   t.equal((await hit('apk_1')).number, 2)
 })
 
-t.test(
-  'hits that waited for Redis in vain and find no room are told that they are not counted',
-  async (t) => {
-    const { shard, hit } = open(t, { lastCounts: createMinuteCounts(1) })
-    const hits = [hit('apk_1'), hit('apk_2'), hit('apk_2'), hit('apk_1')]
-    shard.goLocal(new Error('gone'))
-    const numbers = (await Promise.all(hits)).map(({ number }) => number)
-    t.strictSame([numbers[0], numbers[3]], [1, 2])
-    t.ok(numbers[1]! < 1 && numbers[2]! < 1, `${numbers}`)
-  },
-)
+t.test('hits that waited for Redis in vain and find no room get numbers below 1', async (t) => {
+  const { shard, hit } = open(t, { lastCounts: createMinuteCounts(1) })
+  const hits = [hit('apk_1'), hit('apk_2'), hit('apk_2'), hit('apk_1')]
+  shard.goLocal(new Error('gone'))
+  const numbers = (await Promise.all(hits)).map(({ number }) => number)
+  t.strictSame([numbers[0], numbers[3]], [1, 2])
+  t.ok(numbers[1]! < 1 && numbers[2]! < 1, `${numbers}`)
+})

@@ -1,0 +1,139 @@
+// The counter in a Redis Cluster that asks for a password: keys on several masters, nodes that are down, nodes that refuse.
+import slotOf from 'cluster-key-slot'
+import t, { type Test } from 'tap'
+import type { RedisCounterOptions } from '../../src/redis/counter.ts'
+import { newId } from '../../src/rules/id.ts'
+import { counterSuite, hit, hitAll, inOneMinute, newKeyIds, numbersOf } from '../memory/counter-suite.ts'
+import { startRedisCluster } from '../services/index.ts'
+import { clusterCommands, harmless, refusedCommands } from './acl.ts'
+import { countAt, soonDown } from './counters.ts'
+
+const password = 'a-password-that-nobody-may-read'
+const cluster = await startRedisCluster(t, { masters: 3, password })
+
+/** A counter whose REDIS_URL names these nodes. */
+function countOn(
+  t: Test,
+  nodes: number[],
+  access = `:${password}`,
+  options: Partial<RedisCounterOptions> = {},
+) {
+  const urls = nodes.map((i) => `redis://${access}@127.0.0.1:${cluster!.nodes[i]!.port}`)
+  return countAt(t, urls.join(), options)
+}
+const impatiently = (t: Test) => countOn(t, [0, 1], undefined, { patience: soonDown })
+
+/** An id that this node counts. */
+function idOn(node: number): string {
+  for (;;) {
+    const id = newId('apk_')
+    if (Math.floor((slotOf(id) * 3) / 16_384) === node) return id
+  }
+}
+
+if (cluster) {
+  t.test('what every counter promises', async (t) => {
+    const { counter, untilShared } = countOn(t, [0, 1, 2])
+    await untilShared()
+    counterSuite(t, counter)
+  })
+
+  t.test('instances that name two nodes of three share one count of every key', async (t) => {
+    const [one, other] = [countOn(t, [0, 1]), countOn(t, [1, 2])]
+    await Promise.all([one.untilShared(), other.untilShared()])
+    const counted = await inOneMinute(async () => {
+      const keyIds = newKeyIds(60)
+      return [...(await hitAll(one.counter, keyIds)), ...(await hitAll(other.counter, keyIds))]
+    })
+    t.strictSame(
+      [0, 60].map((from) => [...new Set(numbersOf(counted.slice(from, from + 60)))]),
+      [[1], [2]],
+      'the second instance goes on from the first',
+    )
+    t.ok(counted.every(({ turn }) => turn.shared))
+    t.strictSame([...one.outages, ...other.outages], [])
+  })
+
+  t.test('nodes whose names are unknown are skipped', async (t) => {
+    const url = `redis://:${password}@127.0.0.1:${cluster.nodes[0]!.port}`
+    const { counter, untilShared } = countAt(t, `redis://:${password}@latchkey.invalid:7000,${url}`)
+    await untilShared()
+    t.ok((await hit(counter, newId('apk_'))).turn.shared, 'the cluster counts it')
+  })
+
+  t.test('only the keys of a master that is down are counted locally, until it is back', async (t) => {
+    const { counter, untilShared } = impatiently(t)
+    await untilShared()
+    const node = cluster.nodes[1]!
+    const counted = await inOneMinute(async () => {
+      const keyIds = newKeyIds(60)
+      const before = await hitAll(counter, keyIds)
+      await node.freeze()
+      const during = [...(await hitAll(counter, keyIds)), ...(await hitAll(counter, keyIds))]
+      await node.thaw()
+      await untilShared()
+      return [...before, ...during, ...(await hitAll(counter, keyIds))]
+    })
+    const rounds = [0, 60, 120, 180].map((from) => counted.slice(from, from + 60))
+    t.strictSame(
+      rounds.map((round) => [...new Set(numbersOf(round))]),
+      [[1], [2], [3], [4]],
+    )
+    const [before, , down, after] = rounds.map((round) => round.filter(({ turn }) => turn.shared).length)
+    t.strictSame([before, after], [60, 60])
+    t.ok(down! > 20 && down! < 60, `the others count ${down} keys of 60`)
+  })
+
+  t.test('a new counter does not say shared before every master counts', async (t) => {
+    await cluster.nodes[2]!.freeze()
+    const { counter, outages, untilDown, untilShared } = impatiently(t)
+    await untilDown()
+    t.equal(counter.mode, 'local')
+    t.match(outages[0]!.reason, `:${cluster.nodes[2]!.port}:`, 'and names the one that does not')
+    t.equal((await hit(counter, idOn(0))).turn.shared, true, 'the others count their keys')
+    await cluster.nodes[2]!.thaw()
+    await untilShared()
+    t.strictSame(counter.outages, [])
+  })
+
+  t.test('a node that refuses the password is an outage of its keys only', async (t) => {
+    const { counter, outages, causes, untilDown, untilShared } = countOn(t, [0, 1])
+    await untilShared()
+    const refusing = cluster.redis[2]!
+    await refusing.config('SET', 'requirepass', 'another-one')
+    await refusing.call('CLIENT', 'KILL', 'TYPE', 'normal')
+    await untilDown('wrong_password')
+    t.equal(counter.mode, 'local')
+    t.equal((await hit(counter, idOn(2))).turn.shared, false)
+    t.equal((await hit(counter, idOn(0))).turn.shared, true)
+    t.notMatch(JSON.stringify(outages), password)
+    t.ok(causes().includes('wrong_password'), 'the cause is reported once it is known')
+    await refusing.config('SET', 'requirepass', password)
+    await untilShared()
+    t.equal(outages.at(-1), null)
+  })
+
+  t.test('a password that all nodes refuse is reported as such', async (t) => {
+    const { counter, outages, untilDown } = countOn(t, [0, 1, 2], ':wrong')
+    await untilDown('wrong_password')
+    t.equal(counter.mode, 'local')
+    t.match(outages[0], { cause: 'wrong_password', reason: /WRONGPASS/ })
+  })
+
+  t.test('the documented permissions are enough', async (t) => {
+    for (const redis of cluster.redis)
+      await redis.call('ACL', 'SETUSER', 'counting', 'on', '>secret', '~rl:*', ...clusterCommands)
+    const { counter, outages, untilShared } = countOn(t, [0, 1], 'counting:secret')
+    await untilShared()
+    const keyIds = [0, 1, 2].map(idOn)
+    t.ok((await hitAll(counter, keyIds)).every(({ turn }) => turn.shared))
+    t.equal(await counter.raise(keyIds.map((keyId) => ({ keyId, version: 2 }))), true)
+    t.ok((await hitAll(counter, keyIds)).every(({ version }) => version === 2))
+    t.strictSame(outages, [])
+    const refused = (await Promise.all(cluster.redis.map(refusedCommands))).flat()
+    t.strictSame(
+      refused.filter((command) => !harmless.includes(command)),
+      [],
+    )
+  })
+}
