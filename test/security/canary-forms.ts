@@ -1,27 +1,29 @@
-// What a secret would look like if it had been left somewhere, and looking for it in whatever was left.
+/** What a secret would look like if it had been left somewhere, and how to find it. */
 
-/** Long enough that it is nowhere by chance, short enough that a text cut off in its middle still has one. */
+/** Too long to appear by chance, and short enough that a text cut off in its middle still has one. */
 const pieceLength = 12
 
-/** All that gives a secret away, as bytes, by what it is. */
+/** Everything that gives a secret away, as bytes, by what it is. */
 export type Forms = ReadonlyMap<string, Buffer>
 
-/** Of a text: its pieces as they are, and as they are written in hex, base64, percent-escapes and two-byte characters. */
+/** The pieces of a text: as they are, in hex, base64, percent-escapes and two-byte characters. */
 export function formsOf(secret: string): Forms {
   const forms = new Map<string, Buffer>()
-  const pieces = Math.floor(secret.length / pieceLength)
-  for (let i = 0; i < pieces; i++) {
+  for (let i = 0; i < Math.floor(secret.length / pieceLength); i++) {
     const piece = secret.slice(i * pieceLength, (i + 1) * pieceLength)
-    const add = (form: string, text: string) =>
-      forms.set(`piece ${i + 1} ${form}`, Buffer.from(text, 'latin1'))
+    const add = (form: string, text: string | Buffer) =>
+      forms.set(`piece ${i + 1} ${form}`, Buffer.from(text))
     const hex = Buffer.from(piece).toString('hex')
     add('as it is', piece)
-    add('in hex', hex)
-    add('in hex, upper case', hex.toUpperCase())
-    add('percent-encoded', hex.replace(/../g, '%$&'))
-    add('percent-encoded, upper case', hex.toUpperCase().replace(/../g, '%$&'))
-    add('in UTF-16', Buffer.from(piece, 'utf16le').toString('latin1'))
-    // What comes before decides how the bytes fall into threes.
+    add('in UTF-16', Buffer.from(piece, 'utf16le'))
+    for (const [letters, digits] of [
+      ['lower', hex],
+      ['upper', hex.toUpperCase()],
+    ] as const) {
+      add(`in hex, ${letters} case`, digits)
+      add(`percent-encoded, ${letters} case`, digits.replace(/../g, '%$&'))
+    }
+    // Base64 depends on how many bytes come before.
     for (const offset of [0, 1, 2]) add(`in base64 at ${offset}`, insideBase64(piece, offset))
   }
   return forms
@@ -30,15 +32,13 @@ export function formsOf(secret: string): Forms {
 /** Of a key what follows its public beginning. */
 export const formsOfKey = (token: string): Forms => formsOf(token.slice(10))
 
-/** The characters that are the piece's alone, whatever surrounds it. */
+/** The characters that depend on the piece alone, whatever surrounds it. */
 function insideBase64(piece: string, offset: number): string {
   const whole = Buffer.from('\0'.repeat(offset) + piece).toString('base64')
-  const first = Math.ceil((offset * 8) / 6)
-  const last = Math.floor(((offset + piece.length) * 8) / 6)
-  return whole.slice(first, last)
+  return whole.slice(Math.ceil((offset * 8) / 6), Math.floor(((offset + piece.length) * 8) / 6))
 }
 
-/** What is searched: the bytes, and what their percent-escapes stand for; two deep, as proxies make them. */
+/** What is searched: the bytes, and what their percent-escapes stand for, two deep, as proxies make them. */
 export function layersOf(remains: Buffer | string): Buffer[] {
   const bytes = typeof remains === 'string' ? Buffer.from(remains) : remains
   const once = unescaped(aroundEscapes(bytes))
@@ -53,7 +53,7 @@ const beforeEscape = 64
 const afterEscape = 192
 const isHex = (byte: number | undefined) => byte !== undefined && /[0-9a-f]/i.test(String.fromCharCode(byte))
 
-/** The neighbourhood of every escape, in order: to unescape all of a database would take longer than all else. */
+/** The bytes around every escape, in order. Unescaping a whole database would take longer than everything else. */
 function aroundEscapes(bytes: Buffer): Buffer {
   const parts: Buffer[] = []
   let end = 0
@@ -67,8 +67,10 @@ function aroundEscapes(bytes: Buffer): Buffer {
   return Buffer.concat(parts)
 }
 
-function unescaped(bytes: Buffer): Buffer {
-  const text = bytes.toString('latin1')
-  const plain = text.replace(/%([0-9a-f]{2})/gi, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)))
-  return Buffer.from(plain, 'latin1')
-}
+const unescaped = (bytes: Buffer) =>
+  Buffer.from(
+    bytes
+      .toString('latin1')
+      .replace(/%([0-9a-f]{2})/gi, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16))),
+    'latin1',
+  )

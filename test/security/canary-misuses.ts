@@ -1,24 +1,25 @@
-// A key in every place where it does not belong, as requests: what its owner, a library or a proxy may get wrong.
-import { type RawAnswer, sendBytes, sendRaw } from '../api/raw-http.ts'
+/** A key in every place where it does not belong, as requests: what its owner, a library or a proxy may get wrong. */
+import { bearer, chunked, host, json, lengthOf, message } from './requests.ts'
 
-export interface Misuse {
-  method?: string
-  target?: string
-  headers?: string[]
-  body?: string
-  /** Sent as it is, for what is no HTTP. */
-  lines?: string[]
-}
+/** A request behind which the connection ends. */
+export const closing = (method: string, target: string, headers: readonly string[] = [], body = '') =>
+  message(
+    [
+      `${method} ${target} HTTP/1.1`,
+      host,
+      'Connection: close',
+      ...headers,
+      ...(body ? [lengthOf(body)] : []),
+    ],
+    body,
+  )
 
-const json = 'Content-Type: application/json'
-const host = 'Host: latchkey.test'
-const hexOf = (text: string) => Buffer.from(text).toString('hex')
-const percent = (text: string) => hexOf(text).replace(/../g, '%$&')
+const percent = (text: string) => Buffer.from(text).toString('hex').replace(/../g, '%$&')
 const base64 = (text: string) => Buffer.from(text).toString('base64')
 
 const inTarget = (key: string): Record<string, string> => ({
   'a query parameter': `/v1/keys?api_key=${key}`,
-  'the name of one': `/v1/keys?${key}=1`,
+  'the name of a parameter': `/v1/keys?${key}=1`,
   'the cursor': `/v1/keys?starting_after=${key}`,
   'the status filter': `/v1/keys?status=${key}`,
   'the limit': `/v1/keys?limit=${key}`,
@@ -57,7 +58,7 @@ const inHeader = (key: string): Record<string, string> => ({
   'the origin': `Origin: https://${key}.test`,
   'what is accepted': `Accept: ${key}`,
   'the expectation': `Expect: ${key}`,
-  'another connection option': `Connection: ${key}`,
+  'a connection option': `Connection: ${key}`,
   'the method override': `X-HTTP-Method-Override: ${key}`,
 })
 
@@ -65,7 +66,7 @@ const inHeader = (key: string): Record<string, string> => ({
 const asCredentials = (key: string): Record<string, string[]> => ({
   'the user of Basic': [`Basic ${base64(`${key}:`)}`],
   'the password of Basic': [`Basic ${base64(`user:${key}`)}`],
-  'Basic, bare': [`Basic ${key}`],
+  'Basic without base64': [`Basic ${key}`],
   Token: [`Token ${key}`],
   Digest: [`Digest username="${key}"`],
   'bearer in lower case': [`bearer ${key}`],
@@ -75,77 +76,63 @@ const asCredentials = (key: string): Record<string, string[]> => ({
   'the key and one letter': [`Bearer ${key}x`],
   'the key without its last letter': [`Bearer ${key.slice(0, -1)}`],
   'the key twice': [`Bearer ${key}${key}`],
-  'the key over-long': [`Bearer ${key}${'0'.repeat(9000)}`],
+  'an over-long key': [`Bearer ${key}${'0'.repeat(9000)}`],
   'another prefix': [`Bearer pk_${key.slice(3)}`],
   'percent-encoded': [`Bearer ${percent(key)}`],
-  'base64 of it': [`Bearer ${base64(key)}`],
+  'in base64': [`Bearer ${base64(key)}`],
   'two headers': [`Bearer ${key}`, `Bearer ${key}`],
 })
 
-const inBody = (key: string): Record<string, Misuse> => ({
-  'the name of a member': { headers: [json], body: `{"name":"x","${key}":1}` },
-  'the name of a member, escaped': {
-    headers: [json],
-    body: `{"name":"x","\\u006c\\u006b_${key.slice(3)}":1}`,
-  },
-  'a member that is a number': { headers: [json], body: `{"name":"x","rate_limit_rpm":"${key}"}` },
-  'an unknown member': { headers: [json], body: `{"name":"x","api_key":"${key}"}` },
-  'a name of an object': { headers: [json], body: `{"name":{"${key}":1}}` },
-  'broken JSON': { headers: [json], body: `{"name":"${key}` },
-  'JSON that is a string': { headers: [json], body: `"${key}"` },
-  'a form': { headers: ['Content-Type: application/x-www-form-urlencoded'], body: `name=${key}` },
-  'the media type': { headers: [`Content-Type: ${key}`], body: '{}' },
-  'the charset': { headers: [`${json}; charset=${key}`], body: '{"name":' },
-  'the content coding': { headers: [json, `Content-Encoding: ${key}`], body: '{}' },
-  'a body that is too large': { headers: [json], body: `{"name":"${key.repeat(500)}"}` },
+const inBody = (key: string): Record<string, [body: string, ...headers: string[]]> => ({
+  'the name of a member': [`{"name":"x","${key}":1}`, json],
+  'the name of a member, escaped': [`{"name":"x","\\u006c\\u006b_${key.slice(3)}":1}`, json],
+  'a member that is a number': [`{"name":"x","rate_limit_rpm":"${key}"}`, json],
+  'an unknown member': [`{"name":"x","api_key":"${key}"}`, json],
+  'an object as name': [`{"name":{"${key}":1}}`, json],
+  'broken JSON': [`{"name":"${key}`, json],
+  'JSON that is a string': [`"${key}"`, json],
+  'a form': [`name=${key}`, 'Content-Type: application/x-www-form-urlencoded'],
+  'the media type': ['{}', `Content-Type: ${key}`],
+  'the charset': ['{"name":', `${json}; charset=${key}`],
+  'the content coding': ['{}', json, `Content-Encoding: ${key}`],
+  'a body that is too large': [`{"name":"${key.repeat(500)}"}`, json],
 })
 
-const inNoRequest = (key: string): Record<string, Misuse> => ({
-  'beside a NUL': { lines: ['GET / HTTP/1.1', host, `X-A: ${key}\0`, '', ''] },
-  'a header without a colon': { lines: ['GET / HTTP/1.1', host, key, '', ''] },
-  'the method': { lines: [`${key} / HTTP/1.1`, host, '', ''] },
-  'the version': { lines: [`GET / ${key}`, host, '', ''] },
-  'all there is': { lines: [key, ''] },
-  'the host': { lines: ['GET /v1/keys HTTP/1.1', `Host: ${key}`, 'Connection: close', '', ''] },
-  'a second host': { lines: ['GET /v1/keys HTTP/1.1', host, `Host: ${key}`, 'Connection: close', '', ''] },
-  'the length': { lines: ['POST /v1/keys HTTP/1.1', host, `Content-Length: ${key}`, '', ''] },
-  'the transfer coding': { lines: ['POST /v1/keys HTTP/1.1', host, `Transfer-Encoding: ${key}`, '', ''] },
-  'the size of a chunk': {
-    lines: ['POST /v1/keys HTTP/1.1', host, 'Transfer-Encoding: chunked', json, '', key, '', ''],
-  },
-  'headers that are too large': {
-    lines: ['GET / HTTP/1.1', host, `X-A: ${key.repeat(500)}`, '', ''],
-  },
-  'a target that is too long': { lines: [`GET /${key.repeat(500)} HTTP/1.1`, host, '', ''] },
+/** The lines of a request that the parser refuses. The headers of the sender come behind the first. */
+const malformed = (key: string): Record<string, string[]> => ({
+  'beside a NUL': ['GET / HTTP/1.1', host, `X-A: ${key}\0`],
+  'a header without a colon': ['GET / HTTP/1.1', host, key],
+  'the method': [`${key} / HTTP/1.1`, host],
+  'the version': [`GET / ${key}`, host],
+  'the first line': [key],
+  'the host': ['GET /v1/keys HTTP/1.1', `Host: ${key}`, 'Connection: close'],
+  'a second host': ['GET /v1/keys HTTP/1.1', host, `Host: ${key}`, 'Connection: close'],
+  'the length': ['POST /v1/keys HTTP/1.1', host, `Content-Length: ${key}`],
+  'the transfer coding': ['POST /v1/keys HTTP/1.1', host, `Transfer-Encoding: ${key}`],
+  'the size of a chunk': ['POST /v1/keys HTTP/1.1', host, chunked, json, '', key],
+  'headers that are too large': ['GET / HTTP/1.1', host, `X-A: ${key.repeat(500)}`],
+  'a target that is too long': [`GET /${key.repeat(500)} HTTP/1.1`, host],
 })
 
-/** Each by its place. `own`: the header of whoever sends it, or none. */
-export function misusesOf(key: string, own: string[]): Record<string, Misuse> {
-  const all: Record<string, Misuse> = {}
+/** The requests by the place of the key. `by`: the key of the sender, or null. */
+export function misusesOf(key: string, by: string | null): Record<string, string> {
+  const own = by === null ? [] : [bearer(by)]
+  const all: Record<string, string> = {}
   for (const [place, target] of Object.entries(inTarget(key))) {
-    all[place] = { target, headers: own }
-    all[`${place}, to be deleted`] = { method: 'DELETE', target, headers: own }
+    all[place] = closing('GET', target, own)
+    all[`${place}, to be deleted`] = closing('DELETE', target, own)
   }
-  for (const [place, header] of Object.entries(inHeader(key))) all[place] = { headers: [...own, header] }
-  for (const [place, one] of Object.entries(inBody(key))) {
-    all[`${place}, posted`] = { method: 'POST', ...one, headers: [...own, ...one.headers!] }
-    all[`${place}, put`] = { method: 'PUT', ...one, headers: [...own, ...one.headers!] }
+  for (const [place, header] of Object.entries(inHeader(key)))
+    all[place] = closing('GET', '/v1/keys', [...own, header])
+  for (const [place, [body, ...headers]] of Object.entries(inBody(key))) {
+    all[`${place}, posted`] = closing('POST', '/v1/keys', [...own, ...headers], body)
+    all[`${place}, put`] = closing('PUT', '/v1/keys', [...own, ...headers], body)
   }
   for (const [place, values] of Object.entries(asCredentials(key))) {
-    all[`${place} as credentials`] = { headers: values.map((value) => `Authorization: ${value}`) }
+    const headers = values.map((value) => `Authorization: ${value}`)
+    all[`${place} as credentials`] = closing('GET', '/v1/keys', headers)
   }
-  for (const [place, one] of Object.entries(inNoRequest(key))) {
-    const [first, ...rest] = one.lines!
-    all[place] = { lines: [first!, ...own, ...rest] }
-  }
+  for (const [place, [first, ...rest]] of Object.entries(malformed(key)))
+    all[place] = message([first!, ...own, ...rest])
   return all
-}
-
-export function send(
-  port: number,
-  { method = 'GET', target = '/v1/keys', headers, body, lines }: Misuse,
-): Promise<RawAnswer> {
-  return lines === undefined
-    ? sendRaw(port, method, target, headers, body)
-    : sendBytes(port, Buffer.from(lines.join('\r\n'), 'latin1'))
 }

@@ -1,5 +1,5 @@
-// All that is left of a service's life, as bytes: the files of Postgres and Redis, what Redis was told, what was printed.
-import { readdir, readFile } from 'node:fs/promises'
+/** All that is left of a service, as bytes: the files of Postgres and Redis, every command Redis was sent, all output. */
+import { readdir, readFile, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { Redis } from 'ioredis'
 import type { Sql } from 'postgres'
@@ -9,59 +9,62 @@ import type { Test } from 'tap'
 export type Remains = Record<string, Buffer | string>
 
 /**
- * Every file below, in one buffer, but for a core dump: that is the memory itself, for those who set their machine up to keep it.
- * A file that goes away meanwhile (the write-ahead log is recycled) is not there.
+ * All files below a folder that were written since then, in one buffer. Except core dumps: they are the memory itself, and only on
+ * machines that are set up to write them. A file that disappears meanwhile (Postgres recycles its write-ahead log) is left out.
  */
-export async function filesIn(folder: string): Promise<Buffer> {
+export async function filesIn(folder: string, sinceMs = 0): Promise<Buffer> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true })
-  const files = entries.filter((entry) => entry.isFile() && !/^core(?:\.|$)/.test(entry.name))
-  const read = files.map((file) => readFile(join(file.parentPath, file.name)).catch(() => Buffer.alloc(0)))
+  const read = entries.map(async (entry) => {
+    if (!entry.isFile() || /^core(?:\.|$)/.test(entry.name)) return Buffer.alloc(0)
+    const file = join(entry.parentPath, entry.name)
+    try {
+      return (await stat(file)).mtimeMs < sinceMs ? Buffer.alloc(0) : await readFile(file)
+    } catch {
+      return Buffer.alloc(0)
+    }
+  })
   return Buffer.concat(await Promise.all(read))
 }
 
 /**
- * A Postgres that writes every statement into its log, with its parameters: what the service sends is looked through as well as
- * what is kept. Answers how to read its folder: the log, the tables, the write-ahead log.
+ * Makes a Postgres write every statement into its log, with its parameters: so what the service sends is searched too, and not only
+ * what is stored. Returns how to read what it has written since: the log, the tables, the write-ahead log.
  */
-export async function tellAll(sql: Sql): Promise<() => Promise<Buffer>> {
+export async function logEverything(sql: Sql): Promise<() => Promise<Buffer>> {
+  // Clocks of files are coarser than ours.
+  const sinceMs = Date.now() - 1000
   await sql`alter system set log_statement = 'all'`
   await sql`select pg_reload_conf()`
   const [row] = await sql`show data_directory`
   return async () => {
     await sql`checkpoint`
-    return filesIn(dirname(row!.data_directory))
+    return filesIn(dirname(row!.data_directory), sinceMs)
   }
 }
 
-export interface RedisEar {
-  client: Redis
-  /** What is kept now, and all it was told since it was listened to. */
-  remains(): Promise<Remains>
-}
-
-/** Listens to every command a Redis is sent (it leaves passwords out by itself). */
-export async function listenToRedis(t: Test, url: string): Promise<RedisEar> {
+/** Listens to every command that a Redis is sent. (It leaves passwords out by itself.) */
+export async function listenToRedis(t: Test, url: string) {
   const client = new Redis(url)
   client.on('error', () => {})
   const [, folder] = (await client.config('GET', 'dir')) as string[]
-  const told: string[] = []
+  const commands: string[] = []
   const monitor = await client.monitor()
   monitor.on('error', () => {})
-  monitor.on('monitor', (_time: string, words: string[]) => told.push(words.join(' ')))
+  monitor.on('monitor', (_time: string, words: string[]) => commands.push(words.join(' ')))
   t.teardown(() => {
     monitor.disconnect()
     client.disconnect()
   })
   return {
     client,
-    async remains() {
+    async remains(): Promise<Remains> {
       const names = await client.keys('*')
       const values = names.length === 0 ? [] : await client.mget(names)
       await client.save()
       return {
-        'what Redis keeps': JSON.stringify([names, values]),
+        'the data of Redis': JSON.stringify([names, values]),
         'the files of Redis': await filesIn(folder!),
-        'what Redis was told': told.join('\n'),
+        'the commands sent to Redis': commands.join('\n'),
       }
     },
   }

@@ -1,24 +1,24 @@
-// A key is put to use, rightly and in every wrong place, on a service that then crashes; then it is sought in all that is left.
-// The one place where it may be is the answer to its creation. (And the name of a key, for whoever puts it there.)
+// A key is used, rightly and in every wrong place, with a service that then crashes. Afterwards it is in nothing that is left. The
+// one place where it may be is the response that creates it. (And the name of a key, if somebody puts it there.)
 import { readFile } from 'node:fs/promises'
 import postgres from 'postgres'
 import t, { type Test } from 'tap'
 import { tokenFormat } from '../../src/rules/token.ts'
-import { externalEnv, runLatchkey } from '../process/latchkey.ts'
+import { type Env, externalEnv, runLatchkey } from '../process/latchkey.ts'
 import { until } from '../process/until.ts'
 import { startPrivatePostgres, startPrivateRedis, useServices } from '../services/index.ts'
 import { recordFigure, scaled, soaking } from '../soak.ts'
-import { mintByCommand, misusesByCommand } from './canary-commands.ts'
 import { type Forms, formsOf, formsOfKey, found, layersOf } from './canary-forms.ts'
-import { live, type Sent } from './canary-life.ts'
-import { send } from './canary-misuses.ts'
-import { listenToRedis, type Remains, tellAll } from './canary-remains.ts'
+import { live, type Sent, send } from './canary-life.ts'
+import { closing } from './canary-misuses.ts'
+import { listenToRedis, logEverything, type Remains } from './canary-remains.ts'
+import { bearer } from './requests.ts'
 
 const hashSecret = 'Hs7pQ2vX9mZ4kW8rT3yB6nC1dF5gJ0aL'
 const databasePassword = 'Dp4xN8vK2qM6wR9tY3zB'
 const redisPassword = 'Rp5jH7cV3bN9mQ1wE8rT'
 
-t.test('what a key could be left as is found, and nothing else is', async (t) => {
+t.test('every form in which a key could be left is found, and nothing else is', async (t) => {
   const key = tokenFormat('lk').mint()
   const hex = Buffer.from(key).toString('hex')
   const left: Record<string, string> = {
@@ -45,7 +45,19 @@ t.test('what a key could be left as is found, and nothing else is', async (t) =>
   )
 })
 
-t.test('a key is left nowhere but in the answer to its creation', async (t) => {
+/** A key that the command line creates, and everything that was printed except the key in its own place. */
+async function createByCommand(t: Test, env: Env) {
+  const user = await runLatchkey(t, env, 'users', 'create', '--name', 'Ada', '--json')
+  const owned = ['--user', JSON.parse(user.stdout).id, '--json']
+  const wanted = ['--name', 'x', '--rate-limit-rpm', '1000000000']
+  const created = await runLatchkey(t, env, 'keys', 'create', ...wanted, ...owned)
+  const { id, plain_key: token } = JSON.parse(created.stdout)
+  const listed = await runLatchkey(t, env, 'keys', 'list', ...owned)
+  const all = [user, { ...created, stdout: created.stdout.replace(token, '') }, listed]
+  return { id, token, printed: all.map(({ stdout, stderr }) => stdout + stderr).join('\n') }
+}
+
+t.test('a key is nowhere but in the response that creates it', async (t) => {
   const redis = await startPrivateRedis(t, {
     args: ['--requirepass', redisPassword, '--rdbcompression', 'no'],
   })
@@ -53,42 +65,43 @@ t.test('a key is left nowhere but in the answer to its creation', async (t) => {
   const pg = await startPrivatePostgres(t)
   const sql = postgres(pg.url, { max: 1, onnotice: () => {} })
   t.teardown(() => sql.end({ timeout: 1 }))
-  const postgresFiles = await tellAll(sql)
+  const postgresFiles = await logEverything(sql)
   const redisUrl = redis.url.replace('://', `://:${redisPassword}@`)
-  const ear = await listenToRedis(t, redisUrl)
+  const listener = await listenToRedis(t, redisUrl)
   const databaseUrl = pg.url.replace('@', `:${databasePassword}@`)
   const more = { HASH_SECRET: hashSecret, LOG_LEVEL: 'trace', TRUST_PROXY: '1' }
   const env = externalEnv({ databaseUrl, redisUrl }, more)
 
-  const admin = await mintByCommand(t, env)
+  const admin = await createByCommand(t, env)
   const first = await live(t, env, 'exception')
   const posted = await first.mint(admin.token, 1_000_000)
   const limited = await first.mint(admin.token, 1)
-  const stray = tokenFormat('lk').mint()
+  const unknown = tokenFormat('lk').mint()
   await first.misuse(posted.token, admin.token)
   await first.misuse(posted.token, null)
   await first.misuse(posted.token, limited.token)
   await first.misuse(posted.token, null, first.opsPort)
-  for (const token of soaking ? [admin.token, stray] : []) {
+  for (const token of soaking ? [admin.token, unknown] : []) {
     await first.misuse(token, null)
     await first.misuse(token, admin.token)
   }
-  const early = await ear.remains()
+  const early = Object.entries(await listener.remains())
 
-  // The service is refused by its own Redis, and logs why.
-  await ear.client.config('SET', 'requirepass', 'another')
-  await ear.client.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
-  await first.misuse(stray, admin.token)
-  await ear.client.config('SET', 'requirepass', redisPassword)
+  // Redis refuses the service, which logs why.
+  await listener.client.config('SET', 'requirepass', 'another')
+  await listener.client.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
+  await first.misuse(unknown, admin.token)
+  await listener.client.config('SET', 'requirepass', redisPassword)
 
   await Promise.all([redis.kill(), pg.kill()])
   await first.misuse(posted.token, null)
   if (soaking) await first.misuse(admin.token, posted.token)
   await Promise.all([redis.restart(), pg.restart()])
-  const isBack = async () =>
-    (await send(first.service.port, { headers: [`Authorization: Bearer ${admin.token}`] })).status === 200
-  await until('it is whole again', isBack)
-  const metrics = await first.readMetrics()
+  const list = closing('GET', '/v1/keys', [bearer(admin.token)])
+  await until('it works again', async () => (await send(first.port, list)).status === 200)
+  const ops: Remains = {}
+  for (const target of ['/metrics', '/readyz', '/healthz', '/'])
+    ops[`${target} of the ops listener`] = (await send(first.opsPort, closing('GET', target))).raw
   const firstLeft = await first.crash(admin.token)
 
   const second = await live(t, env, 'abort')
@@ -97,11 +110,9 @@ t.test('a key is left nowhere but in the answer to its creation', async (t) => {
 
   const audit = await runLatchkey(t, env, 'audit', 'list', '--limit', '10000', '--json')
   const remains: Remains = {
-    ...Object.fromEntries(
-      Object.entries(early).map(([place, bytes]) => [`${place} before the outage`, bytes]),
-    ),
-    ...(await ear.remains()),
-    ...metrics,
+    ...Object.fromEntries(early.map(([place, bytes]) => [`${place} before the outage`, bytes])),
+    ...(await listener.remains()),
+    ...ops,
     ...firstLeft,
     ...secondLeft,
     'the audit log': audit.stdout,
@@ -111,10 +122,10 @@ t.test('a key is left nowhere but in the answer to its creation', async (t) => {
   const sent = [...first.sent, ...second.sent]
   expectRead(t, remains, sent, admin.id)
   const secrets: Record<string, Forms> = {
-    'the key by the command line': formsOfKey(admin.token),
-    'the key by POST': formsOfKey(posted.token),
+    'the key from the command line': formsOfKey(admin.token),
+    'the key from POST': formsOfKey(posted.token),
     'the key with a limit': formsOfKey(limited.token),
-    'the key that never was': formsOfKey(stray),
+    'the key that never existed': formsOfKey(unknown),
     HASH_SECRET: formsOf(hashSecret),
     "the database's password": formsOf(databasePassword),
     "Redis's password": formsOf(redisPassword),
@@ -128,84 +139,81 @@ t.test('a key is left nowhere but in the answer to its creation', async (t) => {
       hits += there.length
     }
   }
-  for (const [secret, forms] of Object.entries(secrets)) {
-    const telling = sent.filter(({ answer }) => found(layersOf(answer.raw), forms).length > 0)
-    t.strictSame(telling.map(told), [], `${secret} is in no answer`)
-    hits += telling.length
+  for (const [what, raw] of sent.map(({ what, raw }) => [what, raw] as const)) {
+    const layers = layersOf(raw)
+    const there = Object.keys(secrets).filter((secret) => found(layers, secrets[secret]!).length > 0)
+    if (there.length > 0) t.fail(`${there} in the response to ${what}: ${raw}`)
+    hits += there.length
+    const innards = revealing.filter((pattern) => pattern.test(raw))
+    if (innards.length > 0) t.fail(`${innards} in the response to ${what}: ${raw}`)
   }
-  expectNoInnards(t, sent)
   recordFigure(t, 'canary', { requests: sent.length, places: Object.keys(remains).length, hits })
 })
 
-const told = ({ what, answer }: Sent) => `${what}: ${answer.raw}`
+/** Would tell a client how the service is built, or where its fault is. */
+const revealing = [
+  ...[/\bat .*:[0-9]+:[0-9]+/, /\.[tj]s:/, /node_modules/, /node:/],
+  ...[/\b(?:select|insert|update) /i, /api_keys/, /relation/, /postgres|redis/i],
+]
 
-/** Nothing is found in what was not read, nor where nothing happened. */
+/** A search of places that were not read, or where nothing happened, would find nothing either. */
 function expectRead(t: Test, remains: Remains, sent: Sent[], adminId: string) {
-  const statuses = new Set(sent.map(({ answer }) => answer.status))
-  for (const status of [200, 400, 401, 404, 405, 413, 415, 429, 431, 503]) {
-    t.ok(statuses.has(status), `${status} is among the answers`)
-  }
+  const statuses = new Set(sent.map(({ status }) => status))
+  const wanted = [200, 400, 401, 404, 405, 413, 415, 429, 431, 503]
+  t.strictSame(
+    wanted.filter((status) => !statuses.has(status)),
+    [],
+    'all these are among the responses',
+  )
   t.notOk(statuses.has(500), 'and no 500')
-  const refused = sent.findLast(({ answer }) => answer.status === 401)!.answer.body.error.request_id
+  const refused = sent.findLast(({ status }) => status === 401)!.body.error.request_id
   const marks: Record<string, string> = {
     'the audit log': refused,
     'the files of Postgres': refused,
     'stdout of the one that ended by abort': refused,
     'stdout of the one that ended by exception': 'Error: crash',
-    'what Redis was told': adminId,
-    'what Redis keeps': adminId,
+    'the commands sent to Redis': adminId,
+    'the data of Redis': adminId,
     'the files of Redis': adminId,
     '/metrics of the ops listener': 'latchkey_requests_total',
     'what the commands printed': adminId,
   }
   for (const [place, mark] of Object.entries(marks))
-    t.ok(remains[place]?.includes(mark), `${place}: really read`)
+    t.ok(remains[place]?.includes(mark), `${place}: was read`)
 }
 
-/** What would tell a client how the service is made, or where its fault is. */
-function expectNoInnards(t: Test, sent: Sent[]) {
-  const innards = [
-    /\bat .*:[0-9]+:[0-9]+/,
-    /\.[tj]s:/,
-    /node_modules/,
-    /node:/,
-    /\b(?:select|insert|update) /i,
-    /api_keys/,
-    /relation/,
-    /postgres|redis/i,
-  ]
-  for (const pattern of innards) {
-    t.strictSame(
-      sent.filter(({ answer }) => pattern.test(answer.raw)).map(told),
-      [],
-      `${pattern} is in no answer`,
-    )
-  }
-}
-
-t.test('the command line does not repeat a key that was given it in the wrong place', async (t) => {
+t.test('the command line does not repeat a key that it was given in the wrong place', async (t) => {
   const env = externalEnv(await useServices(t))
   const key = tokenFormat('lk').mint()
-  const left = misusesByCommand(key).slice(0, scaled(3, Number.POSITIVE_INFINITY))
-  const work = async () => {
-    for (let words = left.shift(); words; words = left.shift()) {
-      const { stdout, stderr } = await runLatchkey(t, env, ...words)
-      t.strictSame(
-        found(layersOf(stdout + stderr), formsOfKey(key)),
-        [],
-        words.map((word) => word.replace(key, '<key>')).join(' '),
-      )
-    }
+  // The likeliest first.
+  const misuses = [
+    ['keys', 'revoke', key],
+    [key],
+    ['audit', 'list', '--key', key],
+    ['keys', 'list', '--user', key],
+    ['serve', key],
+    [`--${key}`],
+    ['keys', key],
+    ['keys', 'create', '--name', 'x', '--user', key],
+    ['keys', 'create', '--name', 'x', '--user', 'usr_0', '--rate-limit-rpm', key],
+    ['users', 'delete', key],
+    ['audit', 'find', key],
+    ['audit', 'list', '--reason', key],
+    ['audit', 'list', '--since', key],
+  ]
+  for (const words of misuses.slice(0, scaled(3, misuses.length))) {
+    const { stdout, stderr } = await runLatchkey(t, env, ...words)
+    const shown = words.map((word) => word.replace(key, '<key>')).join(' ')
+    t.strictSame(found(layersOf(stdout + stderr), formsOfKey(key)), [], shown)
   }
-  await Promise.all([work(), work()])
 })
 
-t.test('the image runs as nobody special, and the compose file with nothing to write to', async (t) => {
+t.test('the image runs as an ordinary user, and compose gives it nothing to write to', async (t) => {
   const read = (name: string) => readFile(new URL(`../../${name}`, import.meta.url), 'utf8')
   const stages = (await read('Dockerfile')).split(/^FROM /m)
   const [, user] = /^USER ([0-9]+):[0-9]+$/m.exec(stages.at(-1)!) ?? []
   t.ok(Number(user) > 0, 'a user by number, so that runAsNonRoot can check it')
-  t.notMatch(stages.at(-1), /chown|chmod/, 'who owns none of what is there')
+  t.notMatch(stages.at(-1), /chown|chmod/, 'which owns no file in it')
   const [, service] = /^ {2}latchkey:\n((?: {4}.*\n|\n)+)/m.exec(await read('compose.yaml')) ?? []
   t.match(service, /^ {4}read_only: true$/m)
   t.match(service, /^ {4}cap_drop: \[ALL\]$/m)

@@ -1,123 +1,116 @@
-/** What every answer must be, whatever was asked: the envelope, or what is documented for a success. */
+/** What every response must be, whatever was sent: the envelope, or what is documented for a success. */
 import { isUtf8 } from 'node:buffer'
 import { type TSchema, TypeRegistry } from '@sinclair/typebox'
-import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
+import { TypeCompiler } from '@sinclair/typebox/compiler'
 import { ErrorEnvelope } from '../../schemas/error.ts'
 import { CreatedKey, Key, KeyList } from '../../schemas/key.ts'
 import { Verified } from '../../schemas/verify.ts'
-// Of its formats one is known by this, too.
+// It also registers a format of these schemas.
 import { type Code, errors } from '../api/expect-error.ts'
-import type { Reading } from './fuzz-reading.ts'
-import type { Reply } from './fuzz-reply.ts'
+import type { Reading } from './fuzz-requests.ts'
 import { bodyFault } from './model-oracle.ts'
+import type { WireAnswer } from './wire.ts'
 
-// A schema of several types, which TypeBox takes as it is and does not check.
+// A schema of several types, which TypeBox does not check by itself.
 TypeRegistry.Set<TSchema & { type: string[] }>('Unsafe', ({ type }, value) =>
   type.includes(value === null ? 'null' : Number.isInteger(value) ? 'integer' : typeof value),
 )
 const envelope = TypeCompiler.Compile(ErrorEnvelope)
-const successes: [status: number, schema: TypeCheck<TSchema>][] = [
-  [201, TypeCompiler.Compile(CreatedKey)],
-  ...[Key, KeyList, Verified].map((schema): [number, TypeCheck<TSchema>] => [
-    200,
-    TypeCompiler.Compile(schema),
-  ]),
-]
+const created = TypeCompiler.Compile(CreatedKey)
+const others = [Key, KeyList, Verified].map((schema) => TypeCompiler.Compile(schema as TSchema))
 
 /** Those that the parser gives, before there is a request. */
 const parserCodes = ['bad_request', 'headers_too_large', 'request_timeout']
 
-export const isRated = ({ headers }: Reply) => headers.has('x-ratelimit-remaining')
-/** The pages, and what browsers and tools ask by themselves: nothing else needs no key. */
-const isPage = ({ headers }: Reply) => headers.has('content-security-policy')
+export const isRated = ({ headers }: WireAnswer) => headers.has('x-ratelimit-remaining')
+/** The pages, and what browsers and tools ask for by themselves. Nothing else needs no key. */
+const isPage = ({ headers }: WireAnswer) => headers.has('content-security-policy')
 
 function must(holds: boolean, what: string): asserts holds {
   if (!holds) throw new Error(what)
 }
 
-/** Throws unless the reply is well formed. Answers what it is, for the tally. */
-export function checkReply(reply: Reply, toHead: boolean): string {
-  const { status, headers, text } = reply
+/** Throws unless the response is well formed. Says what it is, for the tally. */
+export function checkAnswer(answer: WireAnswer, toHead: boolean): string {
+  const { status, headers, text, body } = answer
   const requestId = headers.get('x-request-id') ?? ''
   must(/^req_[0-9a-z]{26}$/.test(requestId), `x-request-id is ${JSON.stringify(requestId)}`)
   must(headers.has('date'), 'no Date')
-  must(headers.get('x-content-type-options') === 'nosniff', 'may be sniffed')
-  must(headers.get('cache-control') === 'no-store' || (!isRated(reply) && status !== 401), 'may be stored')
-  if (isPage(reply) && status === 200) {
-    must(headers.get('content-type') === 'text/html; charset=utf-8', 'a page that is no HTML')
-    must(toHead || text.startsWith('<!doctype html>'), 'a page that is no page')
+  must(headers.get('x-content-type-options') === 'nosniff', 'no nosniff')
+  must(headers.get('cache-control') === 'no-store' || (!isRated(answer) && status !== 401), 'no no-store')
+  const type = headers.get('content-type')
+  if (isPage(answer) && status === 200) {
+    must(type === 'text/html; charset=utf-8', `a page of type ${type}`)
+    must(toHead || text.startsWith('<!doctype html>'), 'a page that is not HTML')
     return '200 page'
   }
-  if (isPage(reply) && (status === 302 || status === 204)) {
-    must(text === '', 'a body where none is meant')
+  if (isPage(answer) && (status === 302 || status === 204)) {
+    must(text === '', 'a body where there should be none')
     must(status === 204 || headers.get('location') === '/docs', 'leads elsewhere')
     return `${status} page`
   }
-  must(
-    headers.get('content-type') === 'application/json; charset=utf-8',
-    `of type ${headers.get('content-type')}`,
-  )
+  must(type === 'application/json; charset=utf-8', `of type ${type}`)
   if (toHead && text === '') {
     must(status === 200 || Object.values(errors).some(([known]) => known === status), `HEAD is ${status}`)
     return `${status} to HEAD`
   }
-  const body = JSON.parse(text)
   if (status < 400) {
-    const fitting = successes.filter(([known, schema]) => known === status && schema.Check(body))
-    must(fitting.length === 1, `no documented success: ${status} ${text.slice(0, 300)}`)
+    const fits = status === 201 ? created.Check(body) : others.filter((one) => one.Check(body)).length === 1
+    must(fits && [200, 201].includes(status), `not a documented success: ${status} ${text.slice(0, 300)}`)
     return String(status)
   }
-  must(envelope.Check(body), `no envelope: ${text.slice(0, 300)}`)
-  const { code, type, docs_url, request_id } = (body as ErrorEnvelope).error
-  const row = errors[code as Code]
-  must(row?.[0] === status && row[1] === type, `${status} ${type} ${code} is not in the table`)
-  must(request_id === requestId, `request_id ${request_id} in the body and ${requestId} in the header`)
-  must(docs_url === `http://latchkey.test/docs/errors/${code}`, `docs_url is ${docs_url}`)
+  must(envelope.Check(body), `not an envelope: ${text.slice(0, 300)}`)
+  const { error } = body
+  const row = errors[error.code as Code]
+  must(
+    row?.[0] === status && row[1] === error.type,
+    `${status} ${error.type} ${error.code} is not in the table`,
+  )
+  must(
+    error.request_id === requestId,
+    `request_id ${error.request_id} in the body and ${requestId} in the header`,
+  )
+  must(error.docs_url === `http://latchkey.test/docs/errors/${error.code}`, `docs_url is ${error.docs_url}`)
   must(status !== 500, `a fault of the service: ${text}`)
   must(status !== 503 || headers.get('retry-after') === '1', 'no Retry-After')
   must(status !== 401 || headers.get('www-authenticate') === 'Bearer realm="latchkey"', 'no WWW-Authenticate')
   must(status !== 405 || /^[A-Z]+(, [A-Z]+)*$/.test(headers.get('allow') ?? ''), 'no Allow')
-  return `${status} ${code}`
+  return `${status} ${error.code}`
 }
 
-/** Throws unless the first reply is one that this request may get. */
-export function checkFits(reply: Reply, { good, authenticated, target, body, route }: Reading): void {
-  const { status, text } = reply
-  if (isPage(reply)) {
+/** Throws unless the first response is one that this request may get. */
+export function checkFits(answer: WireAnswer, { good, authenticated, target, body, route }: Reading): void {
+  const { status, text } = answer
+  const code = answer.body?.error?.code ?? ''
+  const given = `${status} ${code}`.trim()
+  const rated = isRated(answer)
+  if (isPage(answer)) {
     const path = unescaped(target).replace(/^https?:\/\/[^/?#]*/i, '')
     must(/docs|openapi\.json|favicon\.ico|^\/?([?#]|$)/i.test(path), 'a page for another path')
     return
   }
-  const code = text.startsWith('{"error"') ? JSON.parse(text).error.code : ''
-  must(!isRated(reply) || authenticated !== false, 'admitted without a key')
+  must(!rated || authenticated !== false, 'admitted without a key')
   must(status !== 401 || authenticated !== true, 'refused with a key')
-  must(status !== 401 || !isRated(reply), 'a refusal with rate headers')
-  if (good && authenticated === true) must(isRated(reply), `not counted: ${status} ${code}`)
-  if (good && authenticated === false) must(status === 401, `not refused: ${status} ${code}`)
-  if (!isRated(reply) && status !== 401) {
-    must(text === '' || parserCodes.includes(code), `neither counted nor refused: ${status} ${code}`)
-  }
+  must(status !== 401 || !rated, 'a refusal with rate headers')
+  if (good && authenticated === true) must(rated, `not counted: ${given}`)
+  if (good && authenticated === false) must(status === 401, `not refused: ${given}`)
+  if (!rated && status !== 401)
+    must(text === '' || parserCodes.includes(code), `neither counted nor refused: ${given}`)
   if (good && authenticated === true && route !== null && body !== null) {
     const fitting = answersTo(body, route)
-    must(fitting.includes(`${status} ${code}`.trim()), `${status} ${code} instead of ${fitting.join(' or ')}`)
-    if (status === 201) checkMade(JSON.parse(text), JSON.parse(utf8(body)))
+    must(fitting.includes(given), `${given} instead of ${fitting.join(' or ')}`)
+    if (status === 201) checkCreated(answer.body, JSON.parse(utf8(body)))
   }
 }
 
 const bodyMax = 16_384
 const utf8 = (bytes: string) => Buffer.from(bytes, 'latin1').toString()
 
-/** What a creation or a change with this body may be answered. Which of several faults is told is open. */
+/** What a creation or a change with this body may get. Which of several faults is named is left open. */
 function answersTo(body: string, route: 'create' | 'change'): string[] {
   if (body.length > bodyMax) return ['413 payload_too_large']
-  let json: unknown
-  try {
-    if (!isUtf8(Buffer.from(body, 'latin1'))) return ['400 invalid_json']
-    json = JSON.parse(utf8(body))
-    if (membersWritten(utf8(body)) > membersRead(json)) return ['400 invalid_json']
-  } catch {
-    return ['400 invalid_json']
-  }
+  const json = isUtf8(Buffer.from(body, 'latin1')) ? parsed(utf8(body)) : undefined
+  if (json === undefined || membersWritten(utf8(body)) > membersRead(json)) return ['400 invalid_json']
   const isObject = typeof json === 'object' && json !== null && !Array.isArray(json)
   const creates = route === 'create'
   const nowS = Math.floor(Date.now() / 1000)
@@ -126,7 +119,15 @@ function answersTo(body: string, route: 'create' | 'change'): string[] {
   return creates ? ['201', '409 key_limit_reached'] : ['200', '409 key_not_active']
 }
 
-/** Of all objects in it. A name that is there twice is read once. */
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** Of all objects in it. A name that is written twice is read once. */
 const membersWritten = (text: string) => text.replace(/"(?:[^"\\]|\\.)*"/g, '').split(':').length - 1
 function membersRead(json: unknown): number {
   let members = 0
@@ -139,11 +140,10 @@ function membersRead(json: unknown): number {
   return members
 }
 
-/** Kept as sent, or the default. */
-function checkMade(made: Record<string, unknown>, sent: Record<string, unknown>): void {
-  const wanted = { rate_limit_rpm: 1000, expires_at: null, ...sent }
-  for (const [member, value] of Object.entries(wanted)) {
-    must(made[member] === value, `${member} ${JSON.stringify(value)} became ${JSON.stringify(made[member])}`)
+/** As sent, or the default. */
+function checkCreated(key: Record<string, unknown>, sent: Record<string, unknown>): void {
+  for (const [member, value] of Object.entries({ rate_limit_rpm: 1000, expires_at: null, ...sent })) {
+    must(key[member] === value, `${member} ${JSON.stringify(value)} became ${JSON.stringify(key[member])}`)
   }
 }
 

@@ -1,18 +1,18 @@
-/** A request of which most is good: each part is now and then whatever it can be. And its bytes. */
+/** Requests that are mostly good, each part of which is sometimes wild: their bytes, and how these have to be read. */
 import fc from 'fast-check'
 import { goodBodies, wildBodies } from './fuzz-bodies.ts'
 import {
-  type Header,
   wildAuthorizations,
   wildHeaders,
   wildMethods,
+  wildTargets,
   wildTypes,
   wildVersions,
 } from './fuzz-heads.ts'
-import { wildTargets } from './fuzz-targets.ts'
+import { mostly, words } from './fuzz-words.ts'
 
 /** How a body says where it ends. */
-export type Framing =
+type Framing =
   | { by: 'length'; off: number }
   | { by: 'chunks'; sizes: number[]; extension: string; trailers: string; end: string }
 
@@ -20,29 +20,23 @@ export interface FuzzRequest {
   readonly method: string
   readonly target: string
   readonly version: string
-  readonly host: readonly Header[]
-  readonly authorization: readonly Header[]
-  readonly type: readonly Header[]
-  readonly headers: readonly Header[]
-  /** Null: none, and no word of it. */
+  readonly headers: readonly string[]
+  /** Null: it says nothing. */
   readonly framing: Framing | null
   readonly body: string
   readonly lineEnd: string
 }
 
-/** What is sent in place of names that only the lane knows. */
+/** Replaces what only the client knows. */
 export interface Known {
   readonly token: string
   readonly keyId: string
 }
 
-/** Those with a body more often: there is more to try. */
+/** Those with a body more often: there is more to vary. */
 const routes: [method: string, target: string][] = [
-  ['POST', '/v1/keys'],
-  ['POST', '/v1/keys'],
-  ['POST', '/v1/keys'],
-  ['PATCH', '/v1/keys/{key}'],
-  ['PATCH', '/v1/keys/{key}'],
+  ...Array<[string, string]>(3).fill(['POST', '/v1/keys']),
+  ...Array<[string, string]>(2).fill(['PATCH', '/v1/keys/{key}']),
   ['GET', '/v1/verify'],
   ['GET', '/v1/keys'],
   ['GET', '/v1/keys/{key}'],
@@ -51,115 +45,82 @@ const routes: [method: string, target: string][] = [
   ['GET', '/nope'],
 ]
 
-/** As usual, or wild in so many cases of a hundred; shrinks to the usual. */
-const mostly = <T>(usual: fc.Arbitrary<T>, wild: fc.Arbitrary<T>, percent = 15): fc.Arbitrary<T> =>
-  fc.oneof(
-    { withCrossShrink: true },
-    { weight: 100 - percent, arbitrary: usual },
-    { weight: percent, arbitrary: wild },
-  )
-
+const { constantFrom, record } = fc
 const whole: Framing = { by: 'length', off: 0 }
-const framings: fc.Arbitrary<Framing> = fc.oneof(
-  fc.constantFrom(1, -1, 100, -3, 1e9, 1e20).map((off): Framing => ({ by: 'length', off })),
-  fc.record(
-    {
-      by: fc.constant('chunks' as const),
-      sizes: fc.array(fc.integer({ min: 1, max: 40 }), { maxLength: 6 }),
-      extension: mostly<string>(
-        fc.constant(''),
-        fc.constantFrom(';a=b', ';', ';a="\xff"', ' ', `;${'a'.repeat(20_000)}`),
-      ),
-      trailers: mostly<string>(
-        fc.constant(''),
-        fc.constantFrom(
-          'X: y\r\n',
-          'Authorization: Bearer x\r\n',
-          'Content-Length: 5\r\n',
-          'X\r\n',
-          `X: ${'y'.repeat(17_000)}\r\n`,
-        ),
-      ),
-      end: mostly<string>(
-        fc.constant('0'),
-        fc.constantFrom('', '00', '-1', 'zz', '0x0', 'ffffffffffffffff', '5\r\nabc'),
-      ),
-    },
-    { noNullPrototype: true },
-  ),
+const chunks: fc.Arbitrary<Framing> = record(
+  {
+    by: fc.constant('chunks' as const),
+    sizes: fc.array(fc.integer({ min: 1, max: 40 }), { maxLength: 6 }),
+    extension: mostly('', constantFrom(';a=b', ';', ';a="\xff"', ' ', `;${'a'.repeat(20_000)}`), 15),
+    trailers: mostly(
+      '',
+      constantFrom(
+        'X: y',
+        'Authorization: Bearer x',
+        'Content-Length: 5',
+        'X',
+        `X: ${'y'.repeat(17_000)}`,
+      ).map((line) => `${line}\r\n`),
+      15,
+    ),
+    end: mostly('0', constantFrom('', '00', '-1', 'zz', '0x0', 'ffffffffffffffff', '5\r\nabc'), 15),
+  },
+  { noNullPrototype: true },
+)
+const wildFramings = fc.oneof(
+  constantFrom(1, -1, 100, -3, 1e9, 1e20).map((off): Framing => ({ by: 'length', off })),
+  chunks,
+  constantFrom(whole, null),
 )
 
-export const requests: fc.Arbitrary<FuzzRequest> = fc.constantFrom(...routes).chain(([method, target]) => {
+export const requests: fc.Arbitrary<FuzzRequest> = constantFrom(...routes).chain(([method, target]) => {
   const hasBody = method === 'POST' || method === 'PATCH'
-  const none = fc.constant<Header[]>([])
-  return fc.record(
+  return record(
     {
-      method: mostly<string>(fc.constant(method), wildMethods, 7),
-      target: mostly(fc.constant(target), wildTargets(target), 20),
-      version: mostly<string>(fc.constant('HTTP/1.1'), wildVersions, 4),
-      host: mostly(
-        fc.constant<Header[]>([['Host', 'latchkey.test']]),
-        fc.constantFrom<Header[]>([], [['Host', '']], [['host', '\xff']]),
-        2,
-      ),
-      authorization: mostly(
-        fc.constant<Header[]>([['Authorization', 'Bearer {token}']]),
-        wildAuthorizations,
-        8,
-      ),
-      type: mostly(
-        hasBody ? fc.constant<Header[]>([['Content-Type', 'application/json']]) : none,
-        wildTypes,
-        10,
-      ),
-      headers: mostly(none, wildHeaders, 25),
-      framing: mostly<Framing | null>(
-        fc.constant(hasBody ? whole : null),
-        fc.oneof(framings, fc.constantFrom(whole, null)),
-        10,
-      ),
-      body: hasBody
-        ? mostly<string>(goodBodies, wildBodies, 60)
-        : mostly<string>(fc.constant(''), wildBodies, 5),
-      lineEnd: mostly<string>(fc.constant('\r\n'), fc.constantFrom('\n', '\r', '\r\n\r\n'), 1),
+      method: mostly(method, wildMethods, 7),
+      target: mostly(target, wildTargets(target), 20),
+      version: mostly('HTTP/1.1', wildVersions, 4),
+      headers: fc
+        .tuple(
+          mostly<string[]>(
+            ['Host: latchkey.test'],
+            constantFrom<string[]>([], ['Host: '], ['host: \xff']),
+            2,
+          ),
+          mostly(['Authorization: Bearer {token}'], wildAuthorizations, 8),
+          mostly(hasBody ? ['Content-Type: application/json'] : [], wildTypes, 10),
+          mostly([], wildHeaders, 25),
+        )
+        .map((parts) => parts.flat()),
+      framing: mostly<Framing | null>(hasBody ? whole : null, wildFramings, 10),
+      body: hasBody ? fc.oneof({ withCrossShrink: true }, goodBodies, wildBodies) : mostly('', wildBodies, 5),
+      lineEnd: mostly('\r\n', constantFrom('\n', '\r', '\r\n\r\n'), 1),
     },
     { noNullPrototype: true },
   )
 })
 
-export const headersOf = (
-  { host, authorization, type, headers, framing, body }: FuzzRequest,
-  known: Known,
-): Header[] => {
-  const given = [...host, ...authorization, ...type, ...headers]
-  const length: Header[] =
-    framing?.by === 'length' ? [['Content-Length', String(Math.max(0, body.length + framing.off))]] : []
-  const chunked: Header[] = framing?.by === 'chunks' ? [['Transfer-Encoding', 'chunked']] : []
-  return [...given, ...length, ...chunked].map(([name, value]) => [name, fill(value, known)])
+function headLines({ method, target, version, headers, framing, body }: FuzzRequest, known: Known): string[] {
+  const own =
+    framing === null
+      ? []
+      : [
+          framing.by === 'chunks'
+            ? 'Transfer-Encoding: chunked'
+            : `Content-Length: ${Math.max(0, body.length + framing.off)}`,
+        ]
+  return [`${method} ${target} ${version}`, ...headers, ...own].map((line) => fill(line, known))
 }
+const fill = (text: string, { token, keyId }: Known) =>
+  text.replaceAll('{token}', token).replaceAll('{key}', keyId)
 
-export const targetOf = ({ target }: FuzzRequest, known: Known) => fill(target, known)
-
-export function bytesOf(request: FuzzRequest, known: Known): Buffer {
-  const { method, version, framing, body, lineEnd } = request
-  const lines = [
-    `${method} ${targetOf(request, known)} ${version}`,
-    ...headersOf(request, known).map(([name, value]) => `${name}: ${value}`),
-    '',
-    '',
-  ]
-  return Buffer.from(
-    lines.join(lineEnd) + (framing?.by === 'chunks' ? chunked(body, framing) : body),
-    'latin1',
-  )
-}
-
-function chunked(
-  body: string,
-  { sizes, extension, trailers, end }: Extract<Framing, { by: 'chunks' }>,
-): string {
+export function bytesOf(request: FuzzRequest, known: Known): string {
+  const { framing, body, lineEnd } = request
+  const head = [...headLines(request, known), '', ''].join(lineEnd)
+  if (framing?.by !== 'chunks') return head + body
+  const { sizes, extension, trailers, end } = framing
+  let text = head
   let rest = body
-  let text = ''
   for (const size of [...sizes, Number.POSITIVE_INFINITY]) {
     const chunk = rest.slice(0, size)
     rest = rest.slice(chunk.length)
@@ -168,5 +129,77 @@ function chunked(
   return end === '' ? text : `${text}${end}\r\n${trailers}\r\n`
 }
 
-const fill = (text: string, { token, keyId }: Known) =>
-  text.replaceAll('{token}', token).replaceAll('{key}', keyId)
+/** How a request must be read by RFC 9112 and the design, as far as they say. */
+export interface Reading {
+  /** Good HTTP/1.1 beyond doubt: the parser must let it through. */
+  readonly good: boolean
+  /** Nothing is missing at its end, so a server has nothing to wait for. */
+  readonly whole: boolean
+  /** Null: open. */
+  readonly authenticated: boolean | null
+  readonly toHead: boolean
+  /** The body, if it arrives as it is. */
+  readonly body: string | null
+  readonly target: string
+  /** Where the body is JSON beyond doubt. */
+  readonly route: 'create' | 'change' | null
+}
+
+const methods = words('GET POST PATCH PUT DELETE HEAD OPTIONS TRACE PURGE PROPFIND LOCK M-SEARCH')
+/** Less than the 16 KiB of the design. */
+const headMax = 16_000
+const goodHeader = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [\t\x20-\x7e\x80-\xff]*$/
+
+export function read(request: FuzzRequest, known: Known): Reading {
+  const { method, version, framing, body, lineEnd } = request
+  const [first, ...headers] = headLines(request, known) as [string, ...string[]]
+  const target = fill(request.target, known)
+  const values = (name: string) =>
+    headers
+      .filter((line) => line.toLowerCase().startsWith(`${name}:`))
+      .map((line) => line.slice(name.length + 2))
+  const isJson =
+    values('content-type').join() === 'application/json' && values('content-encoding').length === 0
+  const framings = [...values('content-length'), ...values('transfer-encoding')]
+  const arrives =
+    framing === null
+      ? body === ''
+      : framing.by === 'length'
+        ? framing.off === 0
+        : framing.end === '0' && framing.extension === '' && framing.trailers === ''
+  const endsWithin =
+    framing === null || (framing.by === 'length' ? framing.off <= 0 : ['0', '00'].includes(framing.end))
+  // Otherwise one header may be read as two, or as none.
+  const lined = lineEnd === '\r\n' && ![first, ...headers].some((line) => /[\r\n]/.test(line))
+  const framedOnce = lined && framings.length === (framing === null ? 0 : 1)
+  return {
+    good:
+      framedOnce &&
+      arrives &&
+      methods.includes(method) &&
+      version === 'HTTP/1.1' &&
+      /^\/[!-~]*$/.test(target) &&
+      values('host').length === 1 &&
+      headers.every((line) => goodHeader.test(line)) &&
+      first.length + headers.join('  ').length < headMax,
+    whole: framedOnce && endsWithin,
+    authenticated: lined ? authenticated(values('authorization'), known) : null,
+    toHead: method === 'HEAD',
+    body: framedOnce && arrives ? body : null,
+    target,
+    route: isJson ? routeOf(method, target, known) : null,
+  }
+}
+
+function routeOf(method: string, target: string, { keyId }: Known): Reading['route'] {
+  if (method === 'POST' && target === '/v1/keys') return 'create'
+  return method === 'PATCH' && target === `/v1/keys/${keyId}` ? 'change' : null
+}
+
+/** One header with exactly `Bearer`, a space and the token. Blanks before a value are not part of it (RFC 9110, 5.5). */
+function authenticated(values: string[], { token }: Known): boolean | null {
+  if (values.length !== 1) return false
+  const value = values[0]!.replace(/^[ \t]+/, '')
+  if (value === `Bearer ${token}`) return true
+  return value.trimEnd() === `Bearer ${token}` ? null : false
+}

@@ -1,4 +1,4 @@
-/** A command in a world: the request that is sent, and what it means there. */
+/** A command in a world: the request to send, and what it means there. */
 import type { Body, By, Command, Target } from './model-commands.ts'
 import { type ModelKey, ownedBy, type World } from './model-world.ts'
 
@@ -8,15 +8,15 @@ export interface Ask {
   readonly path: string
   readonly token: string | null
   readonly json: Record<string, unknown> | undefined
-  /** Null: a token of nobody's, or none. */
+  /** Null: an unknown token, or none. */
   readonly caller: ModelKey | null
-  /** The caller's own key that the id in the path is; null: none. */
+  /** The caller's own key that the path names; null: none. */
   readonly target: ModelKey | null
-  /** The same of the cursor; undefined: there is none. */
+  /** The same for the cursor; undefined: there is no cursor. */
   readonly after: ModelKey | null | undefined
 }
 
-/** Of the right form, checksum included, and never minted. */
+/** Well formed, but never minted. */
 const unknownToken = 'lk_00000000000000000000000000000000000000'
 
 export function askOf(world: World, command: Command, nowS: number): Ask {
@@ -31,7 +31,7 @@ export function askOf(world: World, command: Command, nowS: number): Ask {
       return { ...base, method: 'POST', path: '/v1/keys', json: jsonOf(command.body, nowS) }
     case 'list': {
       const { limit, status, after, unknown } = command.query
-      const found = after === undefined ? undefined : meant(world, user, after)
+      const found = after === undefined ? undefined : resolve(world, user, after)
       const query = [
         ...(limit === undefined ? [] : [`limit=${limit}`]),
         ...(status === undefined ? [] : [`status=${status}`]),
@@ -42,7 +42,7 @@ export function askOf(world: World, command: Command, nowS: number): Ask {
       return { ...base, method: 'GET', path, after: found?.key }
     }
     default: {
-      const { id, key } = meant(world, user, command.target)
+      const { id, key } = resolve(world, user, command.target)
       const json = command.does === 'patch' ? jsonOf(command.body, nowS) : undefined
       const method = { get: 'GET', patch: 'PATCH', delete: 'DELETE' }[command.does]
       return { ...base, method, path: `/v1/keys/${id}`, json, target: key }
@@ -56,14 +56,14 @@ function callerOf(world: World, by: By): ModelKey | null {
   return world.keys[by.key % world.keys.length]!
 }
 
-function meant(world: World, user: number, target: Target): { id: string; key: ModelKey | null } {
+function resolve(world: World, user: number, target: Target): { id: string; key: ModelKey | null } {
   const [root, ...others] = ownedBy(world, user)
   const pick = (keys: ModelKey[], index: number) => keys[index % keys.length]!
   const own = (key: ModelKey) => ({ id: key.id, key })
   if (target === 'root') return own(root!)
   if ('own' in target) return own(pick(others, target.own))
   if ('absent' in target) return { id: target.absent, key: null }
-  if ('strange' in target) return { id: pick(ownedBy(world, 1 - user), target.strange).id, key: null }
+  if ('stranger' in target) return { id: pick(ownedBy(world, 1 - user), target.stranger).id, key: null }
   return { id: pick(others, target.mistyped).id.replace('apk_', 'aud_'), key: null }
 }
 

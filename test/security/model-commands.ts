@@ -1,14 +1,15 @@
-/** What a client may ask for, as plain data: keys are meant by number and moments by seconds from now, so that it shrinks. */
+/** What a client may ask for, as plain data that shrinks: keys are numbers, and moments are seconds from now. */
 import fc from 'fast-check'
 import { limits, names, notLimits, notMoments, notNames } from '../api/values.ts'
+import { weighted } from './fuzz-words.ts'
 
 /** Whose token is sent. */
 export type By = { root: number } | { key: number } | 'unknown' | 'none'
-/** Which id is in the path or the cursor: numbers count the caller's own keys but for the root, or all of the other user. */
+/** Which id is in the path or the cursor. Numbers count the caller's own keys without the root, or all keys of the other user. */
 export type Target =
   | { own: number }
   | 'root'
-  | { strange: number }
+  | { stranger: number }
   | { mistyped: number }
   | { absent: string }
 
@@ -38,41 +39,36 @@ export type Command = { by: By; on: number } & (
 /** Waits until a key that is about to expire has. */
 export type Pause = { does: 'wait'; key: number }
 
-type Members<T> = { [K in keyof T]: fc.Arbitrary<T[K]> }
-/** A prototype of null would clutter what is shown. */
+/** Objects without a prototype would clutter the report. */
 const noNullPrototype = true
-const record = <T>(members: Members<T>) => fc.record<T>(members, { noNullPrototype })
-const partial = <T, K extends keyof T>(members: Members<T>, requiredKeys: K[]) =>
+const record = <T>(members: { [K in keyof T]: fc.Arbitrary<T[K]> }) =>
+  fc.record<T>(members, { noNullPrototype })
+const partial = <T, K extends keyof T>(members: { [K in keyof T]: fc.Arbitrary<T[K]> }, requiredKeys: K[]) =>
   fc.record<T, K>(members, { noNullPrototype, requiredKeys })
 const number = fc.nat({ max: 15 })
-const by: fc.Arbitrary<By> = fc.oneof(
-  { weight: 12, arbitrary: record({ root: fc.nat({ max: 1 }) }) },
-  { weight: 8, arbitrary: record({ key: number }) },
-  { weight: 1, arbitrary: fc.constantFrom<By>('unknown', 'none') },
+const by: fc.Arbitrary<By> = weighted<By>(
+  [12, record({ root: fc.nat({ max: 1 }) })],
+  [8, record({ key: number })],
+  [1, fc.constantFrom<By>('unknown', 'none')],
 )
-const target: fc.Arbitrary<Target> = fc.oneof(
-  { weight: 16, arbitrary: record({ own: number }) },
-  // Rarely: a user without a root soon has nothing but refusals.
-  { weight: 1, arbitrary: fc.constant('root' as const) },
-  { weight: 4, arbitrary: record({ strange: number }) },
-  { weight: 2, arbitrary: record({ mistyped: number }) },
-  {
-    weight: 2,
-    arbitrary: record({
-      absent: fc.constantFrom('apk_0000000000000000000000', 'x', 'apk_', '%zz', '%00'),
-    }),
-  },
+const target = weighted<Target>(
+  [16, record({ own: number })],
+  // Rarely: a user without a root soon gets nothing but refusals.
+  [1, fc.constant('root')],
+  [4, record({ stranger: number })],
+  [2, record({ mistyped: number })],
+  [2, record({ absent: fc.constantFrom('apk_0000000000000000000000', 'x', 'apk_', '%zz', '%00') })],
 )
 
-/** Small ones are soon reached. */
-const someLimits = fc.oneof({ weight: 4, arbitrary: fc.integer({ min: 1, max: 5 }) }, limits)
-/** Soon reached, in the past, or far away. */
-const expiries = fc.oneof(
-  { weight: 4, arbitrary: fc.integer({ min: 1, max: 3 }) },
-  { weight: 1, arbitrary: fc.integer({ min: -3, max: 0 }) },
-  { weight: 2, arbitrary: fc.constantFrom(null, 3600) },
+/** Small ones are reached soon. */
+const someLimits = weighted([4, fc.integer({ min: 1, max: 5 })], [1, limits])
+/** Reached soon, in the past, or far off. */
+const expiries = weighted<number | null>(
+  [4, fc.integer({ min: 1, max: 3 })],
+  [1, fc.integer({ min: -3, max: 0 })],
+  [2, fc.constantFrom(null, 3600)],
 )
-/** At most one thing is wrong: which of two would be told first is nobody's promise. */
+/** At most one thing is wrong: nothing promises which of two would be named. */
 const spoilt = fc.oneof(
   notNames.map((name): Body => ({ name })),
   notLimits.map((rate_limit_rpm): Body => ({ rate_limit_rpm })),
@@ -84,53 +80,36 @@ const body = (required: 'name'[]): fc.Arbitrary<Body> => {
     { name: names, rate_limit_rpm: someLimits, expires_in: expiries },
     required,
   )
-  // A spoilt one keeps the others, bar an expiry that might be in the past by the time it arrives.
+  // No good expiry beside it: that might be in the past when it arrives.
   const broken = fc.tuple(record({ name: names, rate_limit_rpm: limits }), spoilt)
-  return fc.oneof(
-    { weight: 12, arbitrary: whole },
-    { weight: 1, arbitrary: fc.constant({}) },
-    { weight: 2, arbitrary: broken.map(([good, bad]): Body => ({ ...good, ...bad })) },
-  )
+  return weighted([12, whole], [1, fc.constant({})], [2, broken.map(([good, bad]) => ({ ...good, ...bad }))])
 }
 
-const query: fc.Arbitrary<Query> = fc.oneof(
+const goodQuery = partial<Omit<Query, 'unknown'>, never>(
   {
-    weight: 9,
-    arbitrary: partial(
-      {
-        limit: fc.oneof(fc.integer({ min: 1, max: 6 }), fc.constantFrom(100, 99)).map(String),
-        status: fc.constantFrom('active', 'revoked', 'expired'),
-        after: target,
-      },
-      [],
-    ),
+    limit: fc.oneof(fc.integer({ min: 1, max: 6 }), fc.constantFrom(100, 99)).map(String),
+    status: fc.constantFrom('active', 'revoked', 'expired'),
+    after: target,
   },
-  {
-    weight: 1,
-    arbitrary: fc.oneof(
-      fc.constantFrom('0', '101', '-1', '1.5', 'ten', '').map((limit): Query => ({ limit })),
-      fc.constantFrom('', 'ACTIVE', 'all').map((status): Query => ({ status })),
-      fc.constantFrom('page', 'offset').map((unknown): Query => ({ unknown })),
-    ),
-  },
+  [],
+)
+const badQuery = fc.oneof(
+  fc.constantFrom('0', '101', '-1', '1.5', 'ten', '').map((limit): Query => ({ limit })),
+  fc.constantFrom('', 'ACTIVE', 'all').map((status): Query => ({ status })),
+  fc.constantFrom('page', 'offset').map((unknown): Query => ({ unknown })),
 )
 
 const on = fc.nat({ max: 1 })
-const does = fc.constant
-const weighted: [weight: number, arbitrary: fc.Arbitrary<Command | Pause>][] = [
-  [24, record({ does: does('use' as const), by, on })],
-  [14, record({ does: does('create' as const), by, on, body: body(['name']) })],
-  [12, record({ does: does('patch' as const), by, on, target, body: body([]) })],
-  [5, record({ does: does('delete' as const), by, on, target })],
-  [10, record({ does: does('get' as const), by, on, target })],
-  [10, record({ does: does('list' as const), by, on, query })],
-  [1, record({ does: does('wait' as const), key: number })],
-]
+const does = <T extends string>(what: T) => fc.constant(what)
+const command = weighted<Command | Pause>(
+  [24, record({ does: does('use'), by, on })],
+  [14, record({ does: does('create'), by, on, body: body(['name']) })],
+  [12, record({ does: does('patch'), by, on, target, body: body([]) })],
+  [5, record({ does: does('delete'), by, on, target })],
+  [10, record({ does: does('get'), by, on, target })],
+  [10, record({ does: does('list'), by, on, query: weighted<Query>([9, goodQuery], [1, badQuery]) })],
+  [1, record({ does: does('wait'), key: number })],
+)
 
-/** Played last to first of what shrinks: that drops the first ones first, which so are those behind the failure. */
-export const commands = fc
-  .array(fc.oneof(...weighted.map(([weight, arbitrary]) => ({ weight, arbitrary }))), {
-    maxLength: 150,
-    size: 'max',
-  })
-  .map((all) => all.toReversed())
+/** Reversed, because shrinking drops the first ones first: those should be the ones behind the failure. */
+export const commands = fc.array(command, { maxLength: 150, size: 'max' }).map((all) => all.toReversed())

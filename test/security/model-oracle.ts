@@ -1,6 +1,6 @@
 /**
- * What must be answered, by the specification alone: a function of the world, the request and the moments at which it was
- * counted and decided. Nothing in here knows how the service does it.
+ * The response that the specification requires: a function of the world, the request and the moments at which it was counted,
+ * checked and decided. Nothing in here knows how the service does it.
  */
 import type { Code } from '../api/expect-error.ts'
 import type { Ask } from './model-ask.ts'
@@ -11,9 +11,11 @@ export const defaultLimit = 77
 const limitMax = 1_000_000_000
 const expiresEnd = Date.UTC(2100, 0) / 1000
 
-/** Unix seconds of the servers' clocks, unknown but for their bounds. */
+/** Unix seconds of the servers' clocks; only their bounds are known. */
 export interface Times {
   readonly countedS: number
+  /** When the body was checked. */
+  readonly checkedS: number
   readonly decidedS: number
 }
 
@@ -23,18 +25,18 @@ export interface Rated {
   readonly reset: number
 }
 
-/** `tooLate`: counted before its key stopped working, and refused after. */
+/** `tooLate`: counted before its key stopped working, and refused afterwards. */
 export type Expected = { rated: Rated | null } & (
   | { error: Code; param: string; tooLate?: true }
   | { verified: ModelKey }
-  /** Wanted, not yet there. */
+  /** Asked for, not yet there. */
   | { created: { name: string; limit: number; expiresAt: number | null } }
-  /** As it is, but for the changes. */
+  /** As it is, with the changes. */
   | { key: ModelKey; changes: Partial<Pick<ModelKey, 'name' | 'limit' | 'expiresAt'>>; revokes: boolean }
   | { page: ModelKey[]; hasMore: boolean }
 )
 
-export function expected(world: World, ask: Ask, { countedS, decidedS }: Times): Expected {
+export function expected(world: World, ask: Ask, { countedS, checkedS, decidedS }: Times): Expected {
   const { caller, command, json, target } = ask
   const unauthorized = { rated: null, error: 'unauthorized', param: 'authorization' } as const
   if (caller === null || statusOf(caller, countedS) !== 'active') return unauthorized
@@ -44,7 +46,7 @@ export function expected(world: World, ask: Ask, { countedS, decidedS }: Times):
   const rated = { limit: caller.limit, remaining: Math.max(0, caller.limit - number), reset }
   if (number > caller.limit) return { rated, error: 'rate_limit_exceeded', param: '' }
 
-  const fault = json === undefined ? queryFault(ask) : bodyFault(json, command.does === 'create', countedS)
+  const fault = json === undefined ? queryFault(ask) : bodyFault(json, command.does === 'create', checkedS)
   if (fault !== null) return { rated, ...fault }
   const changes = ['create', 'patch', 'delete'].includes(command.does)
   if (changes && statusOf(caller, decidedS) !== 'active') return { ...unauthorized, tooLate: true }

@@ -1,97 +1,102 @@
 /** Plays a sequence of commands against instances and the oracle, in a world of its own: two users, each with a root key. */
-import type { Agent } from 'node:http'
 import { setTimeout as pause } from 'node:timers/promises'
 import { Unavailable } from '../../src/stores.ts'
 import { type Instance, makeKey, makeUser } from '../instance.ts'
 import { until } from '../process/until.ts'
-import { askOf } from './model-ask.ts'
-import { send } from './model-client.ts'
+import { type Ask, askOf } from './model-ask.ts'
 import type { Command, Pause } from './model-commands.ts'
-import { judge } from './model-judge.ts'
+import { judge, type ModelAnswer } from './model-judge.ts'
 import { newModelKey, type World } from './model-world.ts'
+import { bearer, host, json as jsonType, lengthOf, message } from './requests.ts'
+import { openWire, type Wire } from './wire.ts'
 
-export interface Table {
-  readonly instances: readonly Instance[]
-  readonly agent: Agent
-  /** Called for each answer that was as expected. */
-  readonly seen: (what: string) => void
-  /** Called where a sequence ended early since a server was too slow, which is a 503 or a count of one instance's own. */
-  readonly undecided: () => void
-}
-
-/** Nobody waits longer than this for an expiry. */
+/** The longest wait for an expiry. */
 const waitMaxS = 4
 
-export async function play(table: Table, commands: readonly (Command | Pause)[]): Promise<void> {
-  const { instances, seen, undecided } = table
+/**
+ * Calls `seen` for each response that was as expected. False if the sequence ended early because a server was too slow: then there
+ * is a 503, or an instance counts on its own.
+ */
+export async function play(
+  instances: readonly Instance[],
+  commands: readonly (Command | Pause)[],
+  seen: (what: string) => void,
+): Promise<boolean> {
   /** The instances warn of servers that do not answer, and of nothing else. */
   const warnings = () => instances.reduce((sum, { log }) => sum + log.length, 0)
-  // One that warned before may still be counting by itself.
+  // One that warned before may still be counting on its own.
   const areShared = () => instances.every(({ service }) => service.stores.counter.mode === 'shared')
   await until('every instance counts in Redis', areShared)
   const before = warnings()
+  const wires = instances.map(({ port }) => openWire(port))
   let world: World | undefined
   try {
     world = await newWorld(instances[0]!)
     for (const [at, command] of commands.entries()) {
       if (command.does === 'wait') await expiryOf(world, command)
-      else seen(await step(table, world, command, at))
+      else seen(await step(wires, world, command, at))
     }
+    return true
   } catch (error) {
-    if (world !== undefined && warnings() === before) throw error
-    if (world === undefined && !(error instanceof Unavailable)) throw error
-    undecided()
+    if (world === undefined ? !(error instanceof Unavailable) : warnings() === before) throw error
+    return false
+  } finally {
+    for (const { socket } of wires) socket.destroy()
   }
 }
 
-async function step(
-  { instances, agent }: Table,
-  world: World,
-  command: Command,
-  at: number,
-): Promise<string> {
+async function step(wires: readonly Wire[], world: World, command: Command, at: number): Promise<string> {
   const ask = askOf(world, command, Math.floor(Date.now() / 1000))
-  const answer = await send(agent, instances[command.on]!.port, ask)
+  const answer = await send(wires[command.on]!, ask)
   try {
     const outcome = judge(world, ask, answer)
-    // The name of an unknown member is anybody's.
+    // An unknown member may have any name.
     const param = 'error' in outcome && outcome.error !== 'unknown_parameter' ? outcome.param : ''
     return 'error' in outcome ? `${command.does} ${outcome.error} ${param}`.trim() : command.does
   } catch (error) {
     const { method, path, json, caller, target } = ask
-    const told = [
+    const lines = [
       `command ${at}: ${method} ${path} ${JSON.stringify(json) ?? ''} on instance ${command.on}`,
       (error as Error).message,
-      `answer: ${answer.status} ${answer.text.slice(0, 1000)}`,
+      `response: ${answer.status} ${answer.text.slice(0, 1000)}`,
       `caller: ${caller?.id}; key: ${target?.id}; took ${answer.receivedMs - answer.sentMs} ms`,
     ]
-    throw new Error(told.join('\n'))
+    throw new Error(lines.join('\n'))
   }
+}
+
+async function send(wire: Wire, { method, path, token, json }: Ask): Promise<ModelAnswer> {
+  const body = json === undefined ? '' : Buffer.from(JSON.stringify(json)).toString('latin1')
+  const lines = [`${method} ${path} HTTP/1.1`, host, ...(token === null ? [] : [bearer(token)])]
+  if (json !== undefined) lines.push(jsonType, lengthOf(body))
+  const sentMs = Date.now()
+  const answer = await wire.ask(message(lines, body))
+  return { ...answer, sentMs, receivedMs: Date.now() }
 }
 
 async function newWorld(instance: Instance): Promise<World> {
   const users = [await makeUser(instance, 'one'), await makeUser(instance, 'two')]
   const world: World = { users: users.map(({ id }) => id), keys: [], uniform: new Map() }
-  const make = async (owner: number, name: string, expiresAt: number | null) => {
-    const limit = 1_000_000
-    const userId = world.users[owner]!
-    const { id, token, created_at } = await makeKey(instance, {
-      userId,
-      name,
-      rateLimitRpm: limit,
-      expiresAt,
-    })
-    world.keys.push(newModelKey({ owner, id, token, createdAt: created_at, name, limit, expiresAt }))
-  }
-  for (const owner of [0, 1]) {
-    await make(owner, 'root', null)
-    // Made by the operator, who may: a key that was never usable.
-    await make(owner, 'expired', Math.floor(Date.now() / 1000) - 60)
+  const limit = 1_000_000
+  for (const [owner, { id: userId }] of users.entries()) {
+    // The operator may create a key that was never usable.
+    for (const [name, expiresAt] of [
+      ['root', null],
+      ['expired', Math.floor(Date.now() / 1000) - 60],
+    ] as const) {
+      const { id, token, created_at } = await makeKey(instance, {
+        userId,
+        name,
+        rateLimitRpm: limit,
+        expiresAt,
+      })
+      world.keys.push(newModelKey({ owner, id, token, createdAt: created_at, name, limit, expiresAt }))
+    }
   }
   return world
 }
 
-/** Nothing but the clock can be asked whether it is that late. */
+/** Only the clock knows whether it is that late. */
 async function expiryOf({ keys }: World, { key }: Pause): Promise<void> {
   const { expiresAt } = keys[key % keys.length]!
   const waitMs = (expiresAt ?? 0) * 1000 - Date.now()

@@ -1,8 +1,8 @@
-/** What was expected, as an answer: status, headers and body, each member exact or by its form. */
+/** The expected response: status, headers and body, where some members are known by their form or bounds only. */
+import { isDeepStrictEqual } from 'node:util'
 import { type Code, errors } from '../api/expect-error.ts'
 import type { Ask } from './model-ask.ts'
-import type { ModelAnswer } from './model-client.ts'
-import { like, orNull, wholeBetween } from './model-match.ts'
+import type { ModelAnswer } from './model-judge.ts'
 import type { Expected, Times } from './model-oracle.ts'
 import type { ModelKey, World } from './model-world.ts'
 
@@ -12,7 +12,7 @@ export interface Span {
   readonly toS: number
 }
 
-/** `last_used_at` on another instance: promised a second behind; the machine may be busy. */
+/** Of `last_used_at` on another instance. A second is promised; the machine may be busy. */
 const lastUseBehindS = 3
 
 export function wantedAnswer(
@@ -32,7 +32,7 @@ export function wantedAnswer(
       message: like(/\S/),
       suggestion: like(/\S/),
       docs_url: `http://latchkey.test/docs/errors/${code}`,
-      request_id: answer.headers['x-request-id'],
+      request_id: answer.headers.get('x-request-id'),
     },
   })
   const headers = {
@@ -107,10 +107,47 @@ function shownKey(key: ModelKey, { caller, command }: Ask, span: Span) {
   }
 }
 
-/** Every use on the instance that is asked; of the others those a while ago; none that never was. */
+/** Every use on the instance that is asked; on the others those a while ago; never one that was not. */
 function lastUse({ uses, lastRequestS }: ModelKey, on: number, { fromS }: Span) {
   if (lastRequestS === null) return null
   const due = [...uses].filter(([instance, { toS }]) => instance === on || toS < fromS - lastUseBehindS)
   const bounds = wholeBetween(Math.max(0, ...due.map(([, use]) => use.fromS)), lastRequestS)
   return due.length > 0 ? bounds : orNull(bounds)
 }
+
+interface Form {
+  readonly form: string
+  readonly fits: (value: unknown) => boolean
+}
+
+const like = (pattern: RegExp): Form => ({
+  form: String(pattern),
+  fits: (value) => typeof value === 'string' && pattern.test(value),
+})
+const wholeBetween = (from: number, to: number): Form => ({
+  form: `${from} to ${to}`,
+  fits: (value) => Number.isInteger(value) && Number(value) >= from && Number(value) <= to,
+})
+const orNull = ({ form, fits }: Form): Form => ({
+  form: `${form} or null`,
+  fits: (value) => value === null || fits(value),
+})
+
+const isForm = (value: unknown): value is Form => isObject(value) && typeof value.fits === 'function'
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** Where the two differ first, in words; null if nowhere. An unexpected member is a difference. */
+export function differenceOf(wanted: unknown, given: unknown, at: string): string | null {
+  if (isForm(wanted) ? wanted.fits(given) : isDeepStrictEqual(wanted, given)) return null
+  if (Array.isArray(wanted) && Array.isArray(given) && wanted.length === given.length)
+    return first(wanted.map((_, i) => differenceOf(wanted[i], given[i], `${at}[${i}]`)))
+  if (isObject(wanted) && !isForm(wanted) && isObject(given)) {
+    const names = new Set([...Object.keys(wanted), ...Object.keys(given)])
+    return first([...names].map((name) => differenceOf(wanted[name], given[name], `${at}.${name}`)))
+  }
+  return `${at} is ${show(given)} instead of ${show(wanted)}`
+}
+
+const first = (differences: (string | null)[]) => differences.find((one) => one !== null) ?? null
+const show = (value: unknown) => JSON.stringify(value, (_, one) => (isForm(one) ? one.form : one)) ?? 'absent'

@@ -1,4 +1,4 @@
-/** What a client knows of the service by what it was answered: the whole state of the oracle. */
+/** What a client knows of the service from its responses: the whole state of the oracle. */
 export type Status = 'active' | 'revoked' | 'expired'
 
 export interface ModelKey {
@@ -14,7 +14,7 @@ export interface ModelKey {
   readonly counts: Map<number, number>
   /** The last admitted use on each instance, as far as its second is known. */
   readonly uses: Map<number, { fromS: number; toS: number }>
-  /** Of any request that was counted, also of those over the limit or refused too late: whether that is a use is left open. */
+  /** Of any request that was counted, even over the limit or refused too late: whether that is a use is left open. */
   lastRequestS: number | null
 }
 

@@ -1,15 +1,15 @@
-/** Other clients, each with a key and a connection of its own, who ask all the time and look at whose answer they get. */
-import { Agent, request } from 'node:http'
+/** Other clients, each with a key and a connection of its own, that send requests all the time and check whose response they get. */
 import type { Test } from 'tap'
-import { scaled } from '../soak.ts'
+import { verify } from './requests.ts'
+import { openWire, type Wire } from './wire.ts'
 
 export interface Others {
-  /** Answers that were theirs. */
+  /** Responses that were their own. */
   readonly answered: number
-  /** What was answered to one of them and was not meant for him, or no answer at all. */
+  /** Responses that belong to somebody else, and requests without a response. */
   readonly wrong: string[]
-  /** Resolves when each has had so many more answers. */
-  more(answers: number): Promise<void>
+  /** Resolves once each client has had that many more. */
+  more(count: number): Promise<void>
   stop(): Promise<void>
 }
 
@@ -18,75 +18,53 @@ export interface Client {
   token: string
 }
 
-const hangingMs = scaled(60_000, 10_000)
-
 export function startOthers(t: Test, port: number, clients: readonly Client[]): Others {
   const wrong: string[] = []
   const counts = clients.map(() => 0)
   let stopped = false
-  let look = () => {}
+  let onCount = () => {}
 
-  async function goOn({ id, token }: Client, i: number) {
-    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+  const running = clients.map(async ({ id, token }, i) => {
+    let wire: Wire | undefined
     while (!stopped) {
-      const fault = await ask(agent, port, token, id)
-      if (fault !== null) wrong.push(fault)
+      if (wire === undefined || wire.closed) wire = openWire(port)
+      const fault = await faultOf(wire, token, id)
+      if (fault !== null) wrong.push(`${id} got ${fault}`)
       counts[i]!++
-      look()
+      onCount()
     }
-    agent.destroy()
-  }
-  const going = clients.map(goOn)
+    wire?.socket.destroy()
+  })
   const stop = async () => {
     stopped = true
-    await Promise.all(going)
+    await Promise.all(running)
   }
   t.teardown(stop)
 
   return {
+    wrong,
+    stop,
     get answered() {
       return counts.reduce((sum, count) => sum + count, 0) - wrong.length
     },
-    wrong,
-    more(answers) {
-      const wanted = counts.map((count) => count + answers)
+    more(count) {
+      const wanted = counts.map((so) => so + count)
       return new Promise((resolve) => {
-        look = () => {
-          if (counts.every((count, i) => count >= wanted[i]!)) resolve()
+        onCount = () => {
+          if (counts.every((so, i) => so >= wanted[i]!)) resolve()
         }
       })
     },
-    stop,
   }
 }
 
-/** What was wrong with the answer. */
-function ask(agent: Agent, port: number, token: string, id: string): Promise<string | null> {
-  return new Promise((resolve) => {
-    const options = {
-      host: '127.0.0.1',
-      port,
-      agent,
-      path: '/v1/verify',
-      headers: { authorization: `Bearer ${token}` },
-    }
-    const sending = request(options, (response) => {
-      let body = ''
-      response.setEncoding('utf8')
-      response.on('data', (text) => {
-        body += text
-      })
-      response.on('error', (error) => resolve(`${id}: ${error.message}`))
-      response.on('end', () => {
-        const isHis =
-          response.statusCode === 200 &&
-          response.headers['x-key-id'] === id &&
-          body.includes(`"key_id":"${id}"`)
-        resolve(isHis ? null : `${id} got ${response.statusCode} ${JSON.stringify(response.headers)} ${body}`)
-      })
-    })
-    sending.setTimeout(hangingMs, () => sending.destroy(new Error('no answer')))
-    sending.on('error', (error) => resolve(`${id}: ${error.message}`))
-    sending.end()
-  })
+async function faultOf(wire: Wire, token: string, id: string): Promise<string | null> {
+  try {
+    const { status, headers, body, raw } = await wire.ask(verify(token))
+    const isOwn = status === 200 && headers.get('x-key-id') === id && body?.key_id === id
+    return isOwn && wire.rest === '' && wire.answers.length === 0 ? null : raw + wire.rest
+  } catch (error) {
+    wire.socket.destroy()
+    return (error as Error).message
+  }
 }

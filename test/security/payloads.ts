@@ -2,12 +2,27 @@
  * Requests that two servers may read differently: where the first ends, and so whether the hidden one is a request. Each trick
  * is built for both disagreements, the one in front reading on where the other stops and the other way round.
  */
-import { bearer, chunk, creation, host, json, lastChunk, message, verify } from './requests.ts'
+import {
+  bearer,
+  chunk,
+  chunked,
+  creation,
+  host,
+  json,
+  lastChunk,
+  lengthOf,
+  message,
+  request,
+  verify,
+} from './requests.ts'
 
-export interface Payload {
+type Bytes = (hidden: string) => string
+
+export interface Smuggling {
   what: string
-  bytes: string
-  /** One good request and then the hidden ones, beyond doubt: who reads it alone has to run all of them. */
+  /** With these requests hidden in it. */
+  bytes: Bytes
+  /** One good request and then the hidden ones, beyond doubt: a server must run all of them. */
   plain: boolean
 }
 
@@ -122,172 +137,121 @@ const chunks: Record<string, (hidden: string) => string> = {
   'a header without a colon behind them': (hidden) => `2\r\nxx\r\n0\r\nnonsense\r\n\r\n${hidden}`,
 }
 
-export function payloads(token: string, hidden: string): Payload[] {
-  const all: Payload[] = []
-  const add = (what: string, bytes: string, plain = false) => all.push({ what, bytes, plain })
-  const size = `${hidden.length.toString(16)}\r\n`
-
-  add('nothing between', verify(token) + hidden, true)
-  add(
-    'chunks, and hidden ones behind',
-    creation(token, [codings.plain!], chunk('{}') + lastChunk + hidden),
-    true,
-  )
-  add('a length, and hidden ones behind', creation(token, ['Content-Length: 2'], `{}${hidden}`), true)
-  add(
-    'chunks with an extension and a header behind',
-    creation(token, [codings.plain!], `2;a=b\r\n{}\r\n0;c\r\nX-A: b\r\n\r\n${hidden}`),
-    true,
-  )
+export function payloads(token: string): Smuggling[] {
+  const all: Smuggling[] = []
+  const add = (what: string, bytes: Bytes, plain = false) => all.push({ what, bytes, plain })
+  const create =
+    (framing: readonly string[], rest: Bytes): Bytes =>
+    (hidden) =>
+      creation(token, framing, rest(hidden))
+  const inChunks: Bytes = (hidden) => chunk(hidden) + lastChunk
+  const behindChunks: Bytes = (hidden) => lastChunk + hidden
 
   for (const [how, coding] of Object.entries(codings)) {
-    const behind = `0\r\n\r\n${hidden}`
-    add(
-      `a length over all, and a coding ${how}`,
-      creation(token, [`Content-Length: ${behind.length}`, coding], behind),
+    const whole = (hidden: string) => lengthOf(lastChunk + hidden)
+    add(`a length over all, and a coding ${how}`, (hidden) =>
+      create([whole(hidden), coding], behindChunks)(hidden),
     )
-    add(
-      `a coding ${how}, and a length over all`,
-      creation(token, [coding, `Content-Length: ${behind.length}`], behind),
+    add(`a coding ${how}, and a length over all`, (hidden) =>
+      create([coding, whole(hidden)], behindChunks)(hidden),
     )
-    add(`a coding ${how}, and no length`, creation(token, [coding], chunk(hidden) + lastChunk))
-    // Beside a header that says nothing of the framing the short length is the right one.
-    if (!meaningless.includes(how)) {
-      const short = `Content-Length: ${size.length}`
-      add(
-        `a coding ${how} over all, and a short length`,
-        creation(token, [coding, short], chunk(hidden) + lastChunk),
-      )
-    }
+    add(`a coding ${how}, and no length`, create([coding], inChunks))
+    if (meaningless.includes(how)) continue
+    add(`a coding ${how} over all, and a short length`, (hidden) =>
+      creation(token, [coding, lengthOf(`${hidden.length.toString(16)}\r\n`)], inChunks(hidden)),
+    )
   }
   for (const [how, length] of Object.entries(lengths)) {
-    const line = length(hidden.length)
-    add(`a length ${how} over all, of a GET`, verify(token, line) + hidden, meaningless.includes(how))
-    if (!meaningless.includes(how)) add(`a length ${how} over all`, creation(token, [line], hidden))
+    const plain = meaningless.includes(how)
+    add(
+      `a length ${how} over all, of a GET`,
+      (hidden) => verify(token, length(hidden.length)) + hidden,
+      plain,
+    )
+    if (!plain) add(`a length ${how} over all`, (hidden) => creation(token, [length(hidden.length)], hidden))
   }
-  for (const [how, body] of Object.entries(chunks)) {
-    add(`chunks with ${how}`, creation(token, [codings.plain!], body(hidden)))
-  }
-  return [...all, ...others(token, hidden).map((other) => ({ ...other, plain: false }))]
+  for (const [how, body] of Object.entries(chunks)) add(`chunks with ${how}`, create([chunked], body))
+  for (const [what, bytes] of Object.entries(plain(token))) add(what, bytes, true)
+  for (const [what, bytes] of Object.entries(others(token))) add(what, bytes)
+  return all
 }
 
-function others(token: string, hidden: string): Omit<Payload, 'plain'>[] {
+const plain = (token: string): Record<string, Bytes> => ({
+  'nothing between': (hidden) => verify(token) + hidden,
+  'hidden ones behind a length': (hidden) => creation(token, ['Content-Length: 2'], `{}${hidden}`),
+  'hidden ones behind chunks': (hidden) => creation(token, [chunked], chunk('{}') + lastChunk + hidden),
+  'hidden ones behind chunks with an extension and a trailer': (hidden) =>
+    creation(token, [chunked], `2;a=b\r\n{}\r\n0;c\r\nX-A: b\r\n\r\n${hidden}`),
+})
+
+function others(token: string): Record<string, Bytes> {
   const good = verify(token)
-  const get = (target: string, ...lines: string[]) =>
-    message([`GET ${target} HTTP/1.1`, host, bearer(token), ...lines])
-  const length = `Content-Length: ${hidden.length}`
-  const old = (bytes: string) => bytes.replace('HTTP/1.1', 'HTTP/1.0')
-  const behind = `0\r\n\r\n${hidden}`
-  return [
-    {
-      what: 'HTTP/1.0 with a length over all, and chunks',
-      bytes: old(
-        creation(
-          token,
-          ['Connection: keep-alive', `Content-Length: ${behind.length}`, 'Transfer-Encoding: chunked'],
-          behind,
-        ),
-      ),
-    },
-    {
-      what: 'HTTP/1.0 with chunks over all',
-      bytes: old(
-        creation(token, ['Connection: keep-alive', 'Transfer-Encoding: chunked'], chunk(hidden) + lastChunk),
-      ),
-    },
-    {
-      what: 'HTTP/1.0 with hidden ones behind its chunks',
-      bytes: old(
-        creation(token, ['Connection: keep-alive', 'Transfer-Encoding: chunked'], chunk('{}') + behind),
-      ),
-    },
-    { what: 'HTTP/1.0 that does not go on', bytes: old(good) + hidden },
-    { what: 'HTTP/0.9', bytes: `GET /v1/verify\r\n${hidden}` },
-    { what: 'lines that end in LF', bytes: creation(token, [length]).replaceAll('\r\n', '\n') + hidden },
-    { what: 'a head that ends in LF', bytes: `${creation(token, [length]).slice(0, -2)}\n${hidden}` },
-    {
-      what: 'a last line that ends in LF',
-      bytes: `${creation(token, [length]).slice(0, -4)}\n\r\n${hidden}`,
-    },
-    {
-      what: 'a first header that begins with a space',
-      bytes: message(['POST /v1/keys HTTP/1.1', ` ${length}`, host, bearer(token), json], hidden),
-    },
-    { what: 'two Hosts', bytes: get('/v1/verify', 'Host: elsewhere.test', length) + hidden },
-    {
-      what: 'absolute-form with another Host, and a body',
-      bytes: get('http://elsewhere.test/v1/verify', length) + hidden,
-    },
-    { what: 'a body of a GET', bytes: get('/v1/verify', length) + hidden },
-    {
-      what: 'chunks of a GET',
-      bytes: get('/v1/verify', 'Transfer-Encoding: chunked') + chunk(hidden) + lastChunk,
-    },
-    { what: 'a body of a HEAD', bytes: get('/v1/verify', length).replace('GET', 'HEAD') + hidden },
-    { what: 'a body of a DELETE', bytes: get('/v1/keys/apk_0', length).replace('GET', 'DELETE') + hidden },
-    {
-      what: 'chunks of a DELETE',
-      bytes:
-        get('/v1/keys/apk_0', 'Transfer-Encoding: chunked').replace('GET', 'DELETE') +
-        chunk(hidden) +
-        lastChunk,
-    },
-    { what: 'a body that nobody reads, for want of a key', bytes: creation('nope', [length], hidden) },
-    {
-      what: 'a body that is too large',
-      bytes: creation(token, [`Content-Length: ${20_000 + hidden.length}`], ' '.repeat(20_000) + hidden),
-    },
-    {
-      what: 'chunks that are too large',
-      bytes: creation(
+  const inChunks: Bytes = (hidden) => chunk(hidden) + lastChunk
+  /** The hidden ones as a body with a length. */
+  const sent =
+    (method: string, target: string, ...lines: string[]): Bytes =>
+    (hidden) =>
+      request(method, target, token, ...lines, lengthOf(hidden)) + hidden
+  const created = (...lines: string[]): Bytes => sent('POST', '/v1/keys', json, ...lines)
+  const edited =
+    (bytes: Bytes, edit: (head: string) => string): Bytes =>
+    (hidden) =>
+      edit(bytes(hidden).slice(0, -hidden.length)) + hidden
+  const old =
+    (framing: Bytes, rest: Bytes): Bytes =>
+    (hidden) =>
+      creation(token, ['Connection: keep-alive', ...framing(hidden).split('\n')], rest(hidden)).replace(
+        'HTTP/1.1',
+        'HTTP/1.0',
+      )
+  const upgrade = ['Connection: Upgrade', 'Upgrade: websocket']
+  return {
+    'HTTP/1.0 with a length over all, and chunks': old(
+      (hidden) => `${lengthOf(lastChunk + hidden)}\n${chunked}`,
+      (hidden) => lastChunk + hidden,
+    ),
+    'HTTP/1.0 with chunks over all': old(() => chunked, inChunks),
+    'HTTP/1.0 with hidden ones behind its chunks': old(
+      () => chunked,
+      (hidden) => chunk('{}') + lastChunk + hidden,
+    ),
+    'HTTP/1.0 without keep-alive': (hidden) => good.replace('HTTP/1.1', 'HTTP/1.0') + hidden,
+    'HTTP/0.9': (hidden) => `GET /v1/verify\r\n${hidden}`,
+    'lines that end in LF': edited(created(), (head) => head.replaceAll('\r\n', '\n')),
+    'a head that ends in LF': edited(created(), (head) => `${head.slice(0, -2)}\n`),
+    'a last line that ends in LF': edited(created(), (head) => `${head.slice(0, -4)}\n\r\n`),
+    'a first header that begins with a space': (hidden) =>
+      message(['POST /v1/keys HTTP/1.1', ` ${lengthOf(hidden)}`, host, bearer(token), json], hidden),
+    'two Hosts': sent('GET', '/v1/verify', 'Host: elsewhere.test'),
+    'absolute-form with another Host, and a body': sent('GET', 'http://elsewhere.test/v1/verify'),
+    'a body of a GET': sent('GET', '/v1/verify'),
+    'chunks of a GET': (hidden) => verify(token, chunked) + inChunks(hidden),
+    'a body of a HEAD': sent('HEAD', '/v1/verify'),
+    'a body of a DELETE': sent('DELETE', '/v1/keys/apk_0'),
+    'chunks of a DELETE': (hidden) => request('DELETE', '/v1/keys/apk_0', token, chunked) + inChunks(hidden),
+    'a body that is not read, as there is no key': (hidden) => creation('nope', [lengthOf(hidden)], hidden),
+    'a body that is too large': (hidden) =>
+      creation(token, [`Content-Length: ${20_000 + hidden.length}`], ' '.repeat(20_000) + hidden),
+    'chunks that are too large': (hidden) =>
+      creation(token, [chunked], chunk(' '.repeat(20_000)) + inChunks(hidden)),
+    'a body of another media type': sent('POST', '/v1/keys', 'Content-Type: text/plain'),
+    'an expectation before the body': created('Expect: 100-continue'),
+    'an unknown expectation before the body': created('Expect: x 100-continue'),
+    'an expectation of a GET': sent('GET', '/v1/verify', 'Expect: 100-continue'),
+    'an offer to upgrade, and a body': created(...upgrade),
+    'an offer to upgrade, and hidden ones as the body of the next': (hidden) =>
+      verify(token, ...upgrade) + created()(hidden),
+    'an offer of HTTP/2, and chunks': (hidden) =>
+      creation(
         token,
-        ['Transfer-Encoding: chunked'],
-        chunk(' '.repeat(20_000)) + chunk(hidden) + lastChunk,
+        ['Connection: Upgrade, HTTP2-Settings', 'HTTP2-Settings: AAMAAABkAAQAAP__', 'Upgrade: h2c', chunked],
+        inChunks(hidden),
       ),
-    },
-    {
-      what: 'a body of another media type',
-      bytes: creation(token, [length], hidden).replace('application/json', 'text/plain'),
-    },
-    {
-      what: 'an expectation before the body',
-      bytes: creation(token, ['Expect: 100-continue', length], hidden),
-    },
-    {
-      what: 'an expectation nobody knows before the body',
-      bytes: creation(token, ['Expect: x 100-continue', length], hidden),
-    },
-    { what: 'an expectation of a GET', bytes: get('/v1/verify', 'Expect: 100-continue', length) + hidden },
-    {
-      what: 'an offer to upgrade, and a body',
-      bytes: creation(token, ['Connection: Upgrade', 'Upgrade: websocket', length], hidden),
-    },
-    {
-      what: 'an offer of HTTP/2, and chunks',
-      bytes: creation(
-        token,
-        [
-          'Connection: Upgrade, HTTP2-Settings',
-          'HTTP2-Settings: AAMAAABkAAQAAP__',
-          'Upgrade: h2c',
-          'Transfer-Encoding: chunked',
-        ],
-        chunk(hidden) + lastChunk,
-      ),
-    },
-    { what: 'CONNECT', bytes: message(['CONNECT latchkey.test:443 HTTP/1.1', host, bearer(token)], hidden) },
-    {
-      what: 'CONNECT with a length',
-      bytes: message(['CONNECT latchkey.test:443 HTTP/1.1', host, bearer(token), length], hidden),
-    },
-    { what: 'a request that closes', bytes: get('/v1/verify', 'Connection: close') + hidden },
-    { what: 'no request', bytes: `nonsense\r\n\r\n${hidden}` },
-    { what: 'a request without Host', bytes: good.replace(`${host}\r\n`, '') + hidden },
-    {
-      what: 'an offer to upgrade, and hidden ones as the body of the next',
-      bytes:
-        get('/v1/verify', 'Connection: Upgrade', 'Upgrade: websocket') + creation(token, [length], hidden),
-    },
-    { what: 'headers that are too large', bytes: get('/v1/verify', `X-A: ${'a'.repeat(17_000)}`) + hidden },
-  ]
+    CONNECT: (hidden) => request('CONNECT', 'latchkey.test:443', token) + hidden,
+    'CONNECT with a length': sent('CONNECT', 'latchkey.test:443'),
+    'a request that closes': (hidden) => verify(token, 'Connection: close') + hidden,
+    'no request': (hidden) => `nonsense\r\n\r\n${hidden}`,
+    'a request without Host': (hidden) => good.replace(`${host}\r\n`, '') + hidden,
+    'headers that are too large': (hidden) => verify(token, `X-A: ${'a'.repeat(17_000)}`) + hidden,
+  }
 }

@@ -1,23 +1,28 @@
-/** Requests as the bytes they are sent as. Lines end as they should; what should not be right is written out by the test. */
+/** Requests as bytes. Lines end as they should; a test writes out what is to be wrong. */
 export const host = 'Host: latchkey.test'
 export const json = 'Content-Type: application/json'
+export const chunked = 'Transfer-Encoding: chunked'
 export const bearer = (token: string) => `Authorization: Bearer ${token}`
+export const lengthOf = (body: string) => `Content-Length: ${body.length}`
 
 /** Lines of a head, its end, and what follows. */
 export const message = (lines: readonly string[], rest = '') => `${lines.join('\r\n')}\r\n\r\n${rest}`
 
-/** A request that does nothing, and may be sent with more lines. */
-export const verify = (token: string, ...lines: string[]) =>
-  message(['GET /v1/verify HTTP/1.1', host, bearer(token), ...lines])
+/** A request with a key; more lines come last. */
+export const request = (method: string, target: string, token: string, ...lines: string[]) =>
+  message([`${method} ${target} HTTP/1.1`, host, bearer(token), ...lines])
 
-/** The head of a creation, framed by the lines given, and whatever follows. */
+/** A request that does nothing. */
+export const verify = (token: string, ...lines: string[]) => request('GET', '/v1/verify', token, ...lines)
+
+/** The head of a creation, framed by the lines given, and what follows. */
 export const creation = (token: string, framing: readonly string[], rest = '') =>
-  message(['POST /v1/keys HTTP/1.1', host, bearer(token), json, ...framing], rest)
+  request('POST', '/v1/keys', token, json, ...framing) + rest
 
 /** A creation as it should be. */
 export const goodCreation = (token: string, name: string) => {
   const body = JSON.stringify({ name })
-  return creation(token, [`Content-Length: ${body.length}`], body)
+  return creation(token, [lengthOf(body)], body)
 }
 
 /** One chunk, whole. */

@@ -1,64 +1,76 @@
-/** A connection on which a test writes bytes as it likes, and everything that comes back on it. */
+/** A connection on which a test writes any bytes it likes, and every response that comes back on it. */
+import { EventEmitter, once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import type { Answer } from '../instance.ts'
+import { scaled } from '../soak.ts'
+
+export interface WireAnswer extends Answer {
+  /** Its bytes, one character of Latin-1 each. */
+  raw: string
+  /** When its last byte was here, performance.now(). */
+  atMs: number
+}
 
 export interface Wire {
-  /** Whole answers so far, in their order; those of one connection belong to its requests in theirs. */
-  readonly answers: Answer[]
-  /** What came after them, and is no whole answer. */
+  readonly socket: Socket
+  /** Whole responses so far, in the order of their requests. 100 Continue is not one. */
+  readonly answers: WireAnswer[]
+  /** What came after them and is no whole, well-formed response. */
   readonly rest: string
   /** Whether the other side has ended the connection. */
   readonly closed: boolean
-  readonly socket: Socket
-  write(bytes: string): void
-  /** Writes, and resolves once it is with the operating system: what follows is a piece of its own. */
-  written(bytes: string): Promise<void>
-  /** Resolves once there are so many answers, or the connection has ended; throws when neither happens. */
-  answered(count: number): Promise<Answer[]>
-  /** Resolves once the other side has ended the connection; throws when it does not. */
-  ended(): Promise<Answer[]>
-  /** Goes away without a word. */
-  drop(): void
+  /** Resolves once the operating system has the bytes, so that the next write is a piece of its own. */
+  write(bytes: string): Promise<void>
+  /** Resolves once there are that many responses or the connection has ended; rejects when it waits too long. */
+  answered(count: number): Promise<WireAnswer[]>
+  /** The same for the end of the connection. */
+  ended(): Promise<WireAnswer[]>
+  /** Sends one whole request and takes its response off `answers`. Only for requests one after the other. */
+  ask(bytes: string): Promise<WireAnswer>
 }
 
-const patienceMs = 60_000
+/** Only ends a wait for what never comes. */
+const patienceMs = scaled(60_000, 10_000)
 
-export function openWire(port: number): Wire {
+/** `toHead`: the first request is a HEAD, so its response has no body whatever its Content-Length says. */
+export function openWire(port: number, { toHead = false, waitMs = patienceMs } = {}): Wire {
   const socket = connect({ host: '127.0.0.1', port, noDelay: true })
-  let raw = ''
+  const changes = new EventEmitter()
+  const answers: WireAnswer[] = []
+  let rest = ''
   let closed = false
-  let look = () => {}
-  let read = { answers: [] as Answer[], rest: '' }
   socket.setEncoding('latin1')
   socket.on('data', (piece: unknown) => {
-    raw += piece
-    read = split(raw)
-    look()
+    const atMs = performance.now()
+    rest = (rest + piece).replace(/^HTTP\/1\.1 100 Continue\r\n\r\n/, '')
+    for (let raw = firstAnswer(rest, toHead && answers.length === 0); raw !== null; ) {
+      answers.push({ ...parse(raw), atMs })
+      rest = rest.slice(raw.length)
+      raw = firstAnswer(rest, false)
+    }
+    changes.emit('change')
   })
-  // A reset after the answers takes nothing from them.
+  // A reset behind the responses takes nothing from them.
   socket.on('error', () => {})
   socket.on('close', () => {
     closed = true
-    look()
+    changes.emit('change')
   })
 
-  function waitFor(what: string, isSo: () => boolean): Promise<Answer[]> {
-    return new Promise((resolve, reject) => {
-      const timer = setTimeout(
-        () => reject(new Error(`waited ${patienceMs} ms in vain for ${what}; got ${JSON.stringify(raw)}`)),
-        patienceMs,
-      )
-      look = () => {
-        if (!isSo()) return
-        clearTimeout(timer)
-        look = () => {}
-        resolve(read.answers)
-      }
-      look()
-    })
+  async function waitFor(what: string, holds: () => boolean) {
+    const late = new AbortController()
+    const timer = setTimeout(() => late.abort(), waitMs)
+    try {
+      while (!holds()) await once(changes, 'change', late)
+    } catch {
+      const received = JSON.stringify(answers.map(({ raw }) => raw).join('') + rest)
+      throw new Error(`no ${what} within ${waitMs} ms; got ${received.slice(0, 2000)}`)
+    } finally {
+      clearTimeout(timer)
+    }
+    return answers
   }
-
-  const send = (bytes: string) =>
+  const write = (bytes: string) =>
     new Promise<void>((resolve) => {
       if (closed) resolve()
       else socket.write(bytes, 'latin1', () => resolve())
@@ -66,44 +78,57 @@ export function openWire(port: number): Wire {
 
   return {
     socket,
-    get answers() {
-      return read.answers
-    },
+    answers,
     get rest() {
-      return read.rest
+      return rest
     },
     get closed() {
       return closed
     },
-    write: (bytes) => void send(bytes),
-    written: send,
-    answered: (count) => waitFor(`${count} answers`, () => closed || read.answers.length >= count),
-    ended: () => waitFor('the end of the connection', () => closed),
-    drop: () => socket.destroy(),
+    write,
+    answered: (count) => waitFor(`${count} responses`, () => closed || answers.length >= count),
+    ended: () => waitFor('end of the connection', () => closed),
+    async ask(bytes) {
+      void write(bytes)
+      await waitFor('response', () => closed || answers.length > 0)
+      const answer = answers.shift()
+      if (answer === undefined) throw new Error(`the connection ended without a response; got ${rest}`)
+      return answer
+    },
   }
 }
 
-/** Answers one after the other, each as long as its Content-Length says. */
-function split(raw: string): { answers: Answer[]; rest: string } {
-  const answers: Answer[] = []
-  let rest = raw
-  for (;;) {
-    const end = rest.indexOf('\r\n\r\n')
-    if (end < 0) return { answers, rest }
-    const [first = '', ...lines] = rest.slice(0, end).split('\r\n')
-    const status = Number(/^HTTP\/1\.1 ([0-9]{3}) /.exec(first)?.[1])
-    if (Number.isNaN(status)) return { answers, rest }
-    const headers = new Headers(
-      lines.map((line): [string, string] => [
-        line.slice(0, line.indexOf(':')),
-        line.slice(line.indexOf(':') + 1).trim(),
-      ]),
-    )
-    const next = end + 4 + Number(headers.get('content-length') ?? 0)
-    if (next > rest.length) return { answers, rest }
-    const text = Buffer.from(rest.slice(end + 4, next), 'latin1').toString()
-    const isJson = headers.get('content-type')?.startsWith('application/json') ?? false
-    answers.push({ status, headers, text, body: isJson ? JSON.parse(text) : null })
-    rest = rest.slice(next)
+export const statusesOf = (answers: readonly Answer[]) => answers.map(({ status }) => status)
+
+const headerLine = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+): ?([\t\x20-\x7e]*)$/
+
+/** The bytes of the first response; null while it is incomplete, or if it is malformed. */
+function firstAnswer(bytes: string, toHead: boolean): string | null {
+  const end = bytes.indexOf('\r\n\r\n')
+  const [status = '', ...lines] = bytes.slice(0, Math.max(0, end)).split('\r\n')
+  if (!/^HTTP\/1\.1 [1-5][0-9]{2} [A-Za-z -]+$/.test(status)) return null
+  const names = lines.map((line) => headerLine.exec(line)?.[1]?.toLowerCase())
+  if (names.includes(undefined) || new Set(names).size < names.length) return null
+  const length = lines[names.indexOf('content-length')]?.replace(/^.*: ?/, '')
+  if (length === undefined || !/^[0-9]+$/.test(length)) return null
+  // What the parser refuses has no method, so its response has a body.
+  const bodyless = toHead && bytes[end + 4] !== '{'
+  const total = end + 4 + (bodyless ? 0 : Number(length))
+  return total > bytes.length ? null : bytes.slice(0, total)
+}
+
+function parse(raw: string): Omit<WireAnswer, 'atMs'> {
+  const end = raw.indexOf('\r\n\r\n')
+  const [first, ...lines] = raw.slice(0, end).split('\r\n')
+  const headers = new Headers(
+    lines.map((line) => headerLine.exec(line)!.slice(1) as [name: string, value: string]),
+  )
+  const text = Buffer.from(raw.slice(end + 4), 'latin1').toString()
+  let body = null
+  try {
+    body = JSON.parse(text)
+  } catch {
+    // Not JSON: null, as in `Answer`.
   }
+  return { status: Number(first!.split(' ')[1]), headers, text, body, raw }
 }
