@@ -1,61 +1,127 @@
-// Requests of every kind at once: each must be answered as if it were alone, and what was answered must be committed.
+// Requests at the same time: each is answered as if it were alone, and what a response says is committed.
+import { connect } from 'node:net'
 import t from 'tap'
-import { makeCaller, startInstance } from '../instance.ts'
+import { deleteUser, makeCaller, makeKey, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
-import { openDatabase } from './database.ts'
+import { countKeys, openDatabase } from './database.ts'
+import { expectError } from './expect-error.ts'
 
 const services = await useServices(t)
-const instance = await startInstance(t, services)
+const env = { MAX_KEYS_PER_USER: '60' }
+const instance = await startInstance(t, services, env)
+const other = await startInstance(t, services, env)
 const sql = openDatabase(t, services.databaseUrl)
 
-t.test('reads, creations and changes at once are all answered with success', async (t) => {
+const create = (token: string, name: string, { ask } = instance) =>
+  ask('POST', '/v1/keys', { token, json: { name } })
+const list = <T>(length: number, make: (i: number) => T) => Array.from({ length }, (_, i) => make(i))
+
+t.test('creations, changes and revocations are committed when they are answered', async (t) => {
   const { id, token } = await makeCaller(instance)
-  const answers = await Promise.all(
-    Array.from({ length: 120 }, async (_, i) => {
-      if (i % 4 === 0) return instance.ask('POST', '/v1/keys', { token, json: { name: `at once ${i}` } })
-      if (i % 4 === 1) return instance.ask('GET', '/v1/keys?limit=5', { token })
-      if (i % 4 === 2) return instance.ask('GET', `/v1/keys/${id}`, { token })
-      return instance.ask('PATCH', `/v1/keys/${id}`, { token, json: { name: `changed ${i}` } })
-    }),
-  )
-  const count: Record<string, number> = {}
-  for (const { status, body } of answers) {
-    const outcome = `${status} ${body?.error?.code ?? ''}`.trim()
-    count[outcome] = (count[outcome] ?? 0) + 1
+  const client = async (number: number) => {
+    for (let round = 0; round < 4; round++) {
+      const reads = [`/v1/keys/${id}`, '/v1/keys?limit=5'].map((path) => instance.ask('GET', path, { token }))
+      const created = await create(token, `client ${number}, round ${round}`)
+      const path = `/v1/keys/${created.body.id}`
+      const changed = await instance.ask('PATCH', path, { token, json: { rate_limit_rpm: 5 } })
+      const revoked = await instance.ask('DELETE', path, { token })
+      const answers = [...(await Promise.all(reads)), created, changed, revoked]
+      t.same(
+        answers.map(({ status }) => status),
+        [200, 200, 201, 200, 200],
+      )
+      // Another connection sees only what is committed.
+      const [row] = await sql`
+        select rate_limit_rpm, revoked_at is not null as revoked from api_keys where id = ${created.body.id}`
+      t.same(row, { rate_limit_rpm: 5, revoked: true })
+    }
   }
-  t.same(count, { 200: 90, 201: 30 })
+  await Promise.all(list(12, client))
 })
 
-// Another connection sees only what is committed.
-t.test('creations, changes and revocations answered under load are in the database', async (t) => {
+t.test('changes of different members are all made', async (t) => {
   const { id, token } = await makeCaller(instance)
-  const wrong: string[] = []
-  await Promise.all(
-    Array.from({ length: 12 }, async (_, client) => {
-      for (let round = 0; round < 4; round++) {
-        const name = `client ${client}, round ${round}`
-        await Promise.all([
-          instance.ask('GET', `/v1/keys/${id}`, { token }),
-          instance.ask('GET', '/v1/keys?limit=5', { token }),
-        ])
-        const created = await instance.ask('POST', '/v1/keys', { token, json: { name } })
-        if (created.status !== 201) {
-          wrong.push(`creation ${created.status}`)
-          continue
-        }
-        const path = `/v1/keys/${created.body.id}`
-        const changed = await instance.ask('PATCH', path, { token, json: { rate_limit_rpm: 5 } })
-        const revoked = await instance.ask('DELETE', path, { token })
-        wrong.push(
-          ...[changed, revoked].flatMap(({ status }) => (status === 200 ? [] : [`change ${status}`])),
-        )
-        const [row] = await sql`
-          select rate_limit_rpm, revoked_at is not null as revoked from api_keys where id = ${created.body.id}`
-        if (row === undefined) wrong.push('a creation that is not there')
-        else if (changed.status === 200 && row.rate_limit_rpm !== 5) wrong.push('a change that is not there')
-        else if (revoked.status === 200 && !row.revoked) wrong.push('a revocation that is not there')
-      }
-    }),
+  const change = { name: 'renamed', rate_limit_rpm: 77_000, expires_at: 4_000_000_000 }
+  const answers = await Promise.all(
+    Object.entries(change).map(([member, value]) =>
+      instance.ask('PATCH', `/v1/keys/${id}`, { token, json: { [member]: value } }),
+    ),
   )
-  t.same(wrong, [])
+  for (const { status } of answers) t.equal(status, 200)
+  t.match((await instance.ask('GET', `/v1/keys/${id}`, { token })).body, change)
 })
+
+t.test('revocations of one key are all 200 with the same revoked_at', async (t) => {
+  const { token, userId } = await makeCaller(instance)
+  const { id } = await makeKey(instance, { userId })
+  const revoke = (i: number) => (i % 2 ? instance : other).ask('DELETE', `/v1/keys/${id}`, { token })
+  const answers = await Promise.all(list(8, revoke))
+  for (const { status } of answers) t.equal(status, 200)
+  t.equal(new Set(answers.map(({ body }) => body.revoked_at)).size, 1)
+})
+
+t.test('creations on two instances never pass MAX_KEYS_PER_USER', async (t) => {
+  const { token, userId } = await makeCaller(instance)
+  for (let keys = 1; keys < 55; keys++) await makeKey(instance, { userId })
+  const answers = await Promise.all(list(20, (i) => create(token, `${i}`, i % 2 ? instance : other)))
+  t.equal(answers.filter(({ status }) => status === 201).length, 5)
+  for (const answer of answers) if (answer.status !== 201) expectError(t, answer, 'key_limit_reached')
+  t.equal(await countKeys(sql, userId), 60)
+})
+
+t.test("creations racing with their user's deletion leave no usable key", async (t) => {
+  const { token, userId } = await makeCaller(instance)
+  const racing = list(20, (i) => create(token, `racing ${i}`))
+  await deleteUser(instance, userId)
+  for (const { status, body } of await Promise.all(racing)) {
+    if (status !== 201) t.equal(status, 401)
+    else t.equal((await instance.ask('GET', '/v1/verify', { token: body.plain_key })).status, 401)
+  }
+})
+
+/** Sends the head of a request, waits until it was authenticated and counted, runs `meanwhile`, and then sends the body. */
+async function interrupted(request: string, token: string, json: unknown, meanwhile: () => Promise<unknown>) {
+  const body = JSON.stringify(json)
+  const socket = connect(instance.port, '127.0.0.1')
+  let raw = ''
+  socket.on('data', (bytes) => {
+    raw += bytes
+  })
+  const ended = new Promise((resolve) => socket.once('close', resolve))
+  const headers = ['Host: x', 'Connection: close', 'Content-Type: application/json']
+  headers.push(`Authorization: Bearer ${token}`, `Content-Length: ${body.length}`)
+  socket.write(`${request} HTTP/1.1\r\n${headers.join('\r\n')}\r\n\r\n`)
+  // Two requests have been counted: the one above, and one of these.
+  for (let remaining = 1_000_000; remaining > 1_000_000 - 2; ) {
+    const { headers } = await instance.ask('GET', '/v1/verify', { token })
+    remaining = Number(headers.get('x-ratelimit-remaining'))
+  }
+  await meanwhile()
+  socket.write(body)
+  await ended
+  return raw
+}
+
+const spoil: Record<string, (caller: { id: string; token: string; userId: string }) => Promise<unknown>> = {
+  revoked: ({ id, token }) => instance.ask('DELETE', `/v1/keys/${id}`, { token }),
+  owner_deleted: ({ userId }) => deleteUser(instance, userId),
+}
+
+for (const [reason, meanwhile] of Object.entries(spoil)) {
+  t.test(`a key that is ${reason} before the body arrives changes and creates nothing`, async (t) => {
+    for (const method of ['PATCH', 'POST']) {
+      const caller = await makeCaller(instance)
+      const target = await makeKey(instance, { userId: caller.userId, name: 'before' })
+      const path = method === 'POST' ? '/v1/keys' : `/v1/keys/${target.id}`
+      const json = { name: 'after' }
+      const raw = await interrupted(`${method} ${path}`, caller.token, json, () => meanwhile(caller))
+      t.match(raw, /^HTTP\/1\.1 401 /, method)
+      t.notMatch(raw, /x-ratelimit/i)
+      const keys = await instance.service.stores.keys.list(caller.userId, { limit: 100 })
+      t.equal(keys!.length, 2)
+      t.equal(keys!.find(({ id }) => id === target.id)!.name, 'before')
+      const [entry] = await instance.service.stores.audit.find(/x-request-id: (req_\w+)/i.exec(raw)![1]!)
+      t.match(entry, { event: 'auth.refused', reason, key_id: caller.id })
+    }
+  })
+}

@@ -1,4 +1,4 @@
-/** The instance's database, for what no endpoint tells and what no endpoint does. */
+/** The instance's database, for what no endpoint shows and no endpoint does. */
 import postgres from 'postgres'
 import type { Test } from 'tap'
 
@@ -8,7 +8,9 @@ export function openDatabase(t: Test, url: string): postgres.Sql {
   return sql
 }
 
-export async function countKeys(sql: postgres.Sql, userId: string): Promise<number> {
-  const [row] = await sql`select count(*)::int as keys from api_keys where user_id = ${userId}`
+/** The keys of one user, or all of them. */
+export async function countKeys(sql: postgres.Sql, userId: string | null = null): Promise<number> {
+  const [row] =
+    await sql`select count(*)::int as keys from api_keys where user_id = coalesce(${userId}, user_id)`
   return row!.keys
 }

@@ -1,11 +1,11 @@
-/** Counting tests must not fall over a minute boundary: they are asked again in the next minute, with a key that is fresh. */
+/** Tests that count must not run across the turn of a minute: `work` runs again in the next one, with new keys of its own. */
 import type { Answer } from '../instance.ts'
 
 const attemptsMax = 3
 
 export const resetOf = ({ headers }: Answer) => Number(headers.get('x-ratelimit-reset'))
 
-/** Work makes its own keys, and answers with all answers it got: they are of one minute when they name one reset. */
+/** Responses with the same reset are of one minute. `work` returns all it has received. */
 export async function inOneMinute<T extends { answers: Answer[] }>(work: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     const result = await work()

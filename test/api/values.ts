@@ -1,32 +1,12 @@
-/** What may stand in a body and what may not, as fast-check makes it: the rules of the design's table, once more. */
+/** Allowed and refused values of every member, as fast-check arbitraries. */
 import fc from 'fast-check'
 
 export const nowS = () => Math.floor(Date.now() / 1000)
 
 const length = (text: string) => [...text].length
 
-/** Visible, so that whatever stands beside them the name is not blank. */
-const visible = fc.constantFrom(
-  'a',
-  'Z',
-  '0',
-  '-',
-  "'",
-  '"',
-  '\\',
-  '<',
-  '&',
-  'é',
-  'ß',
-  '中',
-  'م',
-  'א',
-  '🔑',
-  '👩‍👩‍👧',
-  '🏴‍☠️',
-  '%',
-  ';',
-)
+/** Visible, so that no name with one of these is blank. */
+const visible = fc.constantFrom(...'a Z 0 - \' " \\ < & é ß 中 م א 🔑 👩‍👩‍👧 🏴‍☠️ % ;'.split(' '))
 /** Any code point but controls and surrogates. */
 const anyPoint = fc
   .oneof(fc.integer({ min: 0x20, max: 0xff }), fc.integer({ min: 0x20, max: 0x10ffff }))
@@ -41,31 +21,14 @@ export const names = fc.oneof(
     .map((parts) => parts.join(''))
     .filter((name) => length(name) <= 255),
   fc.constantFrom(
-    ...[
-      'x',
-      ' padded ',
-      'مفتاح الخادم',
-      'שלום \u202eעולם\u202c',
-      '👩‍👩‍👧‍👦 family',
-      '\u2028line\u2029',
-      '\ufeffmarked',
-      'e\u0301 is not é',
-    ],
-    ...[
-      'null',
-      'undefined',
-      '0',
-      '{}',
-      "'; drop table api_keys; --",
-      '<script>alert(1)</script>',
-      '%s %n {0}',
-      '\\u0000',
-    ],
-    ...['a'.repeat(255), 'é'.repeat(255), '中'.repeat(255), '🔑'.repeat(255), ` ${'\u00a0'.repeat(253)}x`],
+    ...['x', ' padded ', 'مفتاح الخادم', 'שלום \u202eעולם\u202c', '👩‍👩‍👧‍👦 family', '\u2028line\u2029'],
+    ...['\ufeffmarked', 'e\u0301 is not é', 'null', 'undefined', '0', '{}', '%s %n {0}', '\\u0000'],
+    ...["'; drop table api_keys; --", '<script>alert(1)</script>', ` ${'\u00a0'.repeat(253)}x`],
+    ...['a', 'é', '中', '🔑'].map((letter) => letter.repeat(255)),
   ),
 )
 
-const notText = fc.constantFrom<unknown>(null, true, false, 0, 1, 1.5, -1, [], ['x'], {}, { name: 'x' }, [
+const notText = fc.constantFrom<unknown>(null, true, false, 0, 1.5, -1, [], ['x'], {}, { name: 'x' }, [
   [['x']],
 ])
 const control = fc
@@ -105,7 +68,7 @@ export const notLimits: fc.Arbitrary<unknown> = fc.oneof(
   fc.integer({ min: 1_000_000_001, max: Number.MAX_SAFE_INTEGER }),
 )
 
-/** A minute from now at least: the second that passes between here and there is not what is tested. */
+/** Ten minutes from now at least, so that a slow machine does not reach them. */
 export const moments = fc.oneof(
   fc.constant(null),
   fc.integer({ min: nowS() + 600, max: 4_102_444_799 }),

@@ -1,4 +1,4 @@
-// The log of failed requests: everything once, and a flood of them in few lines.
+// What is logged of failed requests: a flood of them becomes few lines.
 import type { FastifyRequest } from 'fastify'
 import { pino } from 'pino'
 import t from 'tap'
@@ -10,18 +10,11 @@ function begin(level = 'info') {
   const lines: Record<string, unknown>[] = []
   const clock = { ms: 0 }
   const log = pino({ level }, { write: (line: string) => void lines.push(JSON.parse(line)) })
-  return {
-    lines,
-    clock,
-    logError: createErrorLog(
-      log,
-      () => ({}),
-      () => clock.ms,
-    ),
-  }
+  const now = () => clock.ms
+  return { lines, clock, logError: createErrorLog(log, () => ({}), now) }
 }
 
-t.test('of 503s there is one line a second, which says how many were not told', async (t) => {
+t.test('503s get one line a second, which says how many were suppressed', async (t) => {
   const { lines, clock, logError } = begin()
   for (const ms of [0, 1, 2, 999, 1000, 1001, 2000]) {
     clock.ms = ms
@@ -35,7 +28,7 @@ t.test('of 503s there is one line a second, which says how many were not told', 
   t.equal(lines.length, 3)
 })
 
-t.test('401s and 429s are told at debug level only', async (t) => {
+t.test('401s and 429s are logged at debug level only', async (t) => {
   for (const code of ['unauthorized', 'rate_limit_exceeded'] as const) {
     const usual = begin()
     usual.logError(new ApiError(code), null, 'req_1')
@@ -46,7 +39,7 @@ t.test('401s and 429s are told at debug level only', async (t) => {
   }
 })
 
-t.test('a stranger gets one line a second for each status, which says how many were left out', async (t) => {
+t.test('errors without a caller get one line a second for each status', async (t) => {
   const { lines, clock, logError } = begin()
   const stranger = { caller: null } as FastifyRequest
   for (const ms of [0, 1, 999, 1000]) {
@@ -63,7 +56,7 @@ t.test('a stranger gets one line a second for each status, which says how many w
   t.equal(lines.length, 4)
 })
 
-t.test('refusals over the budget of their address do not hide that a server is down', async (t) => {
+t.test('refusals over the budget do not suppress the line about a server that is down', async (t) => {
   const { lines, logError } = begin()
   for (let n = 0; n < 3; n++) logError(unavailable(new RefusalBudgetSpent('too many')), null, 'req_1')
   for (let n = 0; n < 3; n++) logError(unavailable(new Error('no answer')), null, 'req_2')
@@ -74,17 +67,14 @@ t.test('refusals over the budget of their address do not hide that a server is d
   t.equal(lines.length, 2)
 })
 
-t.test(
-  'the errors of a caller are told one by one, and so is a fault of ours with what is underneath',
-  async (t) => {
-    const { lines, logError } = begin()
-    const request = { caller: { id: 'apk_1' } } as FastifyRequest
-    for (let n = 0; n < 3; n++) logError(new ApiError('not_found'), request, `req_${n}`)
-    for (let n = 0; n < 2; n++) {
-      logError(new ApiError('internal_error', { cause: new Error('broken') }), null, 'req_9')
-    }
-    const ours = { level: 50, err: { message: 'broken' } }
-    t.match(lines, [...new Array(3).fill({ level: 30, key_id: 'apk_1' }), ours, ours])
-    t.equal(lines.length, 5)
-  },
-)
+t.test('every error of a caller is logged, and every fault of ours with its cause', async (t) => {
+  const { lines, logError } = begin()
+  const request = { caller: { id: 'apk_1' } } as FastifyRequest
+  for (let n = 0; n < 3; n++) logError(new ApiError('not_found'), request, `req_${n}`)
+  for (let n = 0; n < 2; n++) {
+    logError(new ApiError('internal_error', { cause: new Error('broken') }), null, 'req_9')
+  }
+  const ours = { level: 50, err: { message: 'broken' } }
+  t.match(lines, [...new Array(3).fill({ level: 30, key_id: 'apk_1' }), ours, ours])
+  t.equal(lines.length, 5)
+})

@@ -3,10 +3,12 @@ import t from 'tap'
 import { createOps, type OpsOptions } from '../../src/ops/listener.ts'
 import { createMetrics } from '../../src/process/metrics.ts'
 
+const metricsToken = 'a-token-of-prometheus'
+
 function ops(options: Partial<OpsOptions>) {
-  const service = { metrics: createMetrics(), health: () => ({ redis: 'shared', postgres: 'ok' }) }
+  const metrics = createMetrics()
   return createOps({
-    service,
+    service: { metrics, health: () => ({ redis: 'shared', postgres: 'ok' }) },
     docsBase: () => 'http://docs.test/',
     state: () => 'ready',
     tokens: [],
@@ -15,40 +17,35 @@ function ops(options: Partial<OpsOptions>) {
   })
 }
 
-t.test('it is ready only between the opening of the public listener and a stop', async (t) => {
-  let state: 'starting' | 'ready' | 'draining' = 'starting'
+t.test('it is ready only while the public listener is open', async (t) => {
+  const statuses = { starting: 503, ready: 200, draining: 503 }
+  let state: keyof typeof statuses = 'starting'
   const app = ops({ state: () => state })
-  for (const [now, status] of [
-    ['starting', 503],
-    ['ready', 200],
-    ['draining', 503],
-  ] as const) {
-    state = now
+  for (state of ['starting', 'ready', 'draining'] as const) {
     const answer = await app.inject('/readyz')
-    t.equal(answer.statusCode, status)
-    t.same(answer.json(), { status: now, redis: 'shared', postgres: 'ok' })
+    t.equal(answer.statusCode, statuses[state])
+    t.same(answer.json(), { status: state, redis: 'shared', postgres: 'ok' })
     t.equal((await app.inject('/healthz')).statusCode, 200)
   }
 })
 
-t.test('its answers are not stored and not sniffed', async (t) => {
-  const app = ops({ metricsToken: 'a-token-of-prometheus' })
+t.test('no response may be stored or sniffed', async (t) => {
+  const app = ops({ metricsToken })
   for (const path of ['/healthz', '/readyz', '/metrics', '/nothing']) {
     const { headers } = await app.inject(path)
     t.match(headers, { 'x-content-type-options': 'nosniff', 'cache-control': 'no-store' }, path)
   }
 })
 
-t.test('tokens guard all but the probes', async (t) => {
-  const tokens = [{ name: 'ada', token: 'a-token-of-adas-own' }]
-  const app = ops({ tokens, metricsToken: 'a-token-of-prometheus' })
-  const status = async (url: string, token?: string) =>
-    (await app.inject({ url, headers: token === undefined ? {} : { authorization: `Bearer ${token}` } }))
-      .statusCode
-  t.equal(await status('/healthz'), 200)
-  t.equal(await status('/readyz'), 200)
-  t.equal(await status('/metrics'), 401)
-  t.equal(await status('/metrics', 'a-token-of-prometheus'), 200)
-  for (const path of ['/admin/users', '/%zz', '/']) t.equal(await status(path), 401, path)
-  t.equal(await status('/admin/users', 'a-token-of-adas-own'), 404)
+t.test('tokens guard everything but the probes', async (t) => {
+  const token = 'a-token-of-adas-own'
+  const app = ops({ tokens: [{ name: 'ada', token }], metricsToken })
+  const status = async (url: string, token?: string) => {
+    const headers = token === undefined ? {} : { authorization: `Bearer ${token}` }
+    return (await app.inject({ url, headers })).statusCode
+  }
+  for (const path of ['/healthz', '/readyz']) t.equal(await status(path), 200, path)
+  for (const path of ['/metrics', '/admin/users', '/%zz', '/']) t.equal(await status(path), 401, path)
+  t.equal(await status('/metrics', metricsToken), 200)
+  t.equal(await status('/admin/users', token), 404)
 })

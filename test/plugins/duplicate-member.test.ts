@@ -1,32 +1,20 @@
-// A JSON object that has one name twice: which of the two counts is anybody's guess, so it must be seen.
+// A JSON object with a name twice is found, because parsers disagree about which of the two counts.
 import fc from 'fast-check'
 import t from 'tap'
 import { duplicateMember } from '../../plugins/duplicate-member.ts'
 
-const none = [
-  '{}',
-  '[]',
-  '"a"',
-  '0',
-  'null',
-  '{"a":1,"b":2}',
-  '{"a":{"a":1},"b":{"a":1}}',
-  '[{"a":1},{"a":1}]',
-  '{"a":["a","a"],"b":"a"}',
-  '{"a":"\\"a\\":1,\\"a\\":2"}',
-  '{"a\\\\":1,"a":2,"\\"a":3}',
-  '{"a":1,"A":2,"a ":3}',
-  '{"":1,"\\u0000":2}',
-  '{"é":1,"e\\u0301":2}',
-  '{"__proto__":1,"constructor":2,"toString":3}',
-  '{"a":[[],{}],"b":[{"c":[]}],"c":1}',
-]
-for (const text of none) {
-  t.test(`${text} has no member twice`, async (t) => {
-    t.doesNotThrow(() => JSON.parse(text))
-    t.equal(duplicateMember(text), null)
-  })
-}
+t.test('names that only look alike are not duplicates', async (t) => {
+  const texts = [
+    ...['{}', '[]', '"a"', '0', 'null', '{"a":1,"b":2}', '{"a":1,"A":2,"a ":3}', '{"":1,"\\u0000":2}'],
+    ...['{"a":{"a":1},"b":{"a":1}}', '[{"a":1},{"a":1}]', '{"a":["a","a"],"b":"a"}'],
+    ...['{"a":"\\"a\\":1,\\"a\\":2"}', '{"a\\\\":1,"a":2,"\\"a":3}', '{"é":1,"e\\u0301":2}'],
+    ...['{"__proto__":1,"constructor":2,"toString":3}', '{"a":[[],{}],"b":[{"c":[]}],"c":1}'],
+  ]
+  for (const text of texts) {
+    t.doesNotThrow(() => JSON.parse(text), text)
+    t.equal(duplicateMember(text), null, text)
+  }
+})
 
 const twice: Record<string, string> = {
   '{"name":1,"name":1}': 'name',
@@ -40,14 +28,14 @@ const twice: Record<string, string> = {
   '[{"x":1},{"x":1,"x":2}]': 'x',
   '{"a":"}","a":"{"}': 'a',
 }
-for (const [text, name] of Object.entries(twice)) {
-  t.test(`${text} has ${JSON.stringify(name)} twice`, async (t) => {
-    t.doesNotThrow(() => JSON.parse(text))
-    t.equal(duplicateMember(text), name)
-  })
-}
+t.test('a duplicate is found and named by its path', async (t) => {
+  for (const [text, name] of Object.entries(twice)) {
+    t.doesNotThrow(() => JSON.parse(text), text)
+    t.equal(duplicateMember(text), name, text)
+  }
+})
 
-t.test('what JSON.stringify writes has no member twice, and has one when a member is repeated', async (t) => {
+t.test('what JSON.stringify writes has no duplicate until a member is repeated', async () => {
   fc.assert(fc.property(fc.jsonValue(), (value) => duplicateMember(JSON.stringify(value)) === null))
   fc.assert(
     fc.property(fc.string(), fc.jsonValue(), fc.jsonValue(), (name, one, other) => {
@@ -56,10 +44,9 @@ t.test('what JSON.stringify writes has no member twice, and has one when a membe
       return duplicateMember(`{${member}:${a},"x${member.slice(1)}:${b},${member}:${b}}`) === name
     }),
   )
-  t.pass('for all that was tried')
 })
 
-t.test('nesting as deep as a body can hold is no trouble', async (t) => {
+t.test('deep nesting does not overflow the stack', async (t) => {
   const deep = 1_000_000
   t.equal(duplicateMember('['.repeat(deep) + ']'.repeat(deep)), null)
   t.equal(duplicateMember(`${'{"a":'.repeat(deep)}0${'}'.repeat(deep)}`), null)

@@ -1,4 +1,4 @@
-// Bodies are JSON in valid UTF-8 and say so; everything else is refused before it is read as something else.
+// Bodies are JSON in valid UTF-8 and say so. Everything else is refused.
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import jsonBody from '../../plugins/json-body.ts'
@@ -35,7 +35,7 @@ function taking(t: Test) {
   return { app, send, bodies }
 }
 
-t.test('JSON is taken as it was sent', async (t) => {
+t.test('JSON is accepted as it was sent', async (t) => {
   const { send, bodies } = taking(t)
   const texts = ['{"a":1}', '[]', 'null', '"x"', '0', 'false', ' {"ü":"🗝 \\u0000"}\n', '{"a":{"a":"2"}}']
   for (const text of texts) t.equal(await send(text), 'taken', text)
@@ -45,30 +45,26 @@ t.test('JSON is taken as it was sent', async (t) => {
   )
 })
 
-t.test('the media type may have parameters and any case', async (t) => {
-  const { send } = taking(t)
+t.test('the type is application/json in any case, with no charset but UTF-8', async (t) => {
+  const { send, bodies } = taking(t)
   for (const type of [
-    'application/json; charset=utf-8',
-    'application/json;charset=UTF-8',
-    'Application/JSON',
+    ...['application/json; charset=utf-8', 'application/json;charset=UTF-8', 'Application/JSON'],
+    ...['application/json; charset="utf-8"', 'application/json; foo=bar; Charset=Utf-8'],
   ]) {
     t.equal(await send('{}', { 'content-type': type }), 'taken', type)
   }
-})
-
-t.test('a charset other than UTF-8 is a 415', async (t) => {
-  const { send, bodies } = taking(t)
-  for (const type of ['charset="utf-8"', 'Charset=Utf-8', 'foo=bar; charset=utf-8']) {
-    t.equal(await send('{}', { 'content-type': `application/json; ${type}` }), 'taken', type)
-  }
   bodies.length = 0
-  const others = ['charset=iso-8859-1', 'charset="utf-16"', 'charset=', 'charset=utf-8; charset=latin1']
-  for (const type of [...others, 'foo=bar; CHARSET=us-ascii', 'charset = utf-7', "charset='utf-8'"]) {
-    t.strictSame(
-      await send('{}', { 'content-type': `application/json; ${type}` }),
-      [415, 'unsupported_media_type'],
-      type,
-    )
+  const charsets = ['charset=iso-8859-1', 'charset="utf-16"', 'charset=', 'charset=utf-8; charset=latin1']
+  const refused = [
+    ...[...charsets, 'foo=bar; CHARSET=us-ascii', 'charset = utf-7', "charset='utf-8'"].map(
+      (parameter) => `application/json; ${parameter}`,
+    ),
+    ...['text/plain', 'text/json', 'application/x-www-form-urlencoded', 'application/problem+json'],
+    ...['application/merge-patch+json', 'application/jsonp', 'application/json-seq', 'json', '*/*', ''],
+    'multipart/form-data; boundary=x',
+  ]
+  for (const type of refused) {
+    t.strictSame(await send('{}', { 'content-type': type }), [415, 'unsupported_media_type'], type)
   }
   t.strictSame(bodies, [])
 })
@@ -83,7 +79,7 @@ t.test('two Content-Type headers are a 415, even two equal ones', async (t) => {
   t.strictSame(bodies, [])
 })
 
-t.test('a member that is there twice is refused by its path, without what may not be shown', async (t) => {
+t.test('a duplicate member is refused by its path, redacted and shortened', async (t) => {
   const { app, bodies } = taking(t)
   const headers = { 'content-type': 'application/json' }
   const named: Record<string, string> = {
@@ -101,45 +97,25 @@ t.test('a member that is there twice is refused by its path, without what may no
   t.strictSame(bodies, [])
 })
 
-t.test('every other media type is a 415, and so is none', async (t) => {
-  const { send, bodies } = taking(t)
-  const types = [
-    'text/plain',
-    'text/json',
-    'application/x-www-form-urlencoded',
-    'application/problem+json',
-    'application/jsonp',
-    'application/json-seq',
-    'multipart/form-data; boundary=x',
-    'json',
-    '*/*',
-    '',
-  ]
-  for (const type of types) {
-    t.strictSame(await send('{}', { 'content-type': type }), [415, 'unsupported_media_type'], type)
-  }
-  t.strictSame(bodies, [])
-})
-
 t.test('what is not JSON is refused', async (t) => {
   const { send } = taking(t)
-  for (const text of [
+  const texts = [
     '{',
     '{"a":1',
     "{'a':1}",
     '{"a":1,}',
+    '{"a":1/**/}',
     'undefined',
     'NaN',
+    '{"a":NaN}',
     '{"a":01}',
-    '\0',
-    '{"a":"\n"}',
-    '{} {}',
-  ]) {
+  ]
+  for (const text of [...texts, '\0', '{"a":"\n"}', '{"a":"\u0001"}', '{} {}', '{}{}', '{} x']) {
     t.strictSame(await send(text), [400, 'invalid_json'], JSON.stringify(text))
   }
 })
 
-t.test('what is not UTF-8 is refused, and never mended', async (t) => {
+t.test('what is not UTF-8 is refused, not repaired', async (t) => {
   const { send } = taking(t)
   const quoted = (...bytes: number[]) => Buffer.from([0x22, ...bytes, 0x22])
   const wrong = {
@@ -156,7 +132,7 @@ t.test('what is not UTF-8 is refused, and never mended', async (t) => {
   }
 })
 
-t.test('an empty body is refused where one is wanted, however it is empty', async (t) => {
+t.test('an empty body is refused where one is required', async (t) => {
   const { send } = taking(t)
   t.strictSame(await send(''), [400, 'invalid_json'])
   t.strictSame(await send(undefined), [400, 'invalid_json'])
@@ -164,7 +140,7 @@ t.test('an empty body is refused where one is wanted, however it is empty', asyn
   t.strictSame(await send(' \n'), [400, 'invalid_json'])
 })
 
-t.test('a compressed body is a 415 and is not taken for bad JSON', async (t) => {
+t.test('a compressed body is 415, not bad JSON', async (t) => {
   const { send } = taking(t)
   for (const coding of ['gzip', 'br', 'deflate', 'identity, gzip', 'unheard-of']) {
     t.strictSame(
@@ -177,37 +153,34 @@ t.test('a compressed body is a 415 and is not taken for bad JSON', async (t) => 
     t.equal(await send('{}', { 'content-encoding': coding }), 'taken')
 })
 
-t.test('a body over the limit is a 413, one at the limit is taken', async (t) => {
+t.test('a body over the limit is 413, one at the limit is accepted', async (t) => {
   const { send } = taking(t)
   t.equal(await send(JSON.stringify('x'.repeat(998))), 'taken')
   t.strictSame(await send(JSON.stringify('x'.repeat(999))), [413, 'payload_too_large'])
 })
 
-t.test(
-  '__proto__ and constructor are members like any other, and refused by name where unknown',
-  async (t) => {
-    const { app, send, bodies } = taking(t)
-    for (const member of ['__proto__', 'constructor', 'prototype', 'toString']) {
-      const text = `{"${member}":{"polluted":true}}`
-      t.equal(await send(text), 'taken')
-      t.ok(Object.hasOwn(bodies.at(-1) as object, member))
-      const headers = { 'content-type': 'application/json' }
-      const answer = await app.inject({ method: 'POST', url: '/strict', headers, payload: text })
-      t.equal(answer.statusCode, 400)
-      t.match(envelopeOf(answer.body), { code: 'unknown_parameter', param: member })
-    }
-    t.equal(({} as { polluted?: boolean }).polluted, undefined)
-  },
-)
+t.test('__proto__ and constructor are members like any other', async (t) => {
+  const { app, send, bodies } = taking(t)
+  for (const member of ['__proto__', 'constructor', 'prototype', 'toString']) {
+    const text = `{"${member}":{"polluted":true}}`
+    t.equal(await send(text), 'taken')
+    t.ok(Object.hasOwn(bodies.at(-1) as object, member))
+    const headers = { 'content-type': 'application/json' }
+    const answer = await app.inject({ method: 'POST', url: '/strict', headers, payload: text })
+    t.equal(answer.statusCode, 400)
+    t.match(envelopeOf(answer.body), { code: 'unknown_parameter', param: member })
+  }
+  t.equal(({} as { polluted?: boolean }).polluted, undefined)
+})
 
-t.test('a route that wants no body goes without one', async (t) => {
+t.test('a route without a body schema needs no body', async (t) => {
   const { app } = taking(t)
   for (const method of ['GET', 'POST', 'DELETE', 'PATCH'] as const) {
     t.strictSame((await app.inject({ method, url: '/free' })).json(), { body: null }, method)
   }
 })
 
-t.test('routes outside the scope it is registered in keep their own parsers', async (t) => {
+t.test('routes outside its scope keep their own parsers', async (t) => {
   const { app } = otherApp(t)
   app.post('/text', async (request) => request.body)
   app.register(async (scope) => {

@@ -1,4 +1,4 @@
-// What no route answers: 405 with Allow where the path is known by another method, else 404; always the envelope.
+// A request without a route is 405 with Allow if its path has other methods, else 404.
 import type { FastifyInstance, HTTPMethods } from 'fastify'
 import t, { type Test } from 'tap'
 import unknownRoute from '../../plugins/unknown-route.ts'
@@ -12,7 +12,7 @@ function withRoutes(t: Test, routes: (scope: FastifyInstance) => void) {
     const { statusCode, headers, body } = await app.inject({ method: method as 'GET', url })
     if (statusCode === 200) return 'answered'
     const { type, code, param } = envelopeOf(body)
-    if (param !== '') throw new Error('no field is meant')
+    if (param !== '') throw new Error(`param is ${param}`)
     const allow = headers.allow === undefined ? null : String(headers.allow).split(', ').sort().join(' ')
     return [statusCode, type, code, allow]
   }
@@ -21,7 +21,7 @@ function withRoutes(t: Test, routes: (scope: FastifyInstance) => void) {
 const absent = [404, 'not_found_error', 'route_not_found', null]
 const otherMethod = (allow: string) => [405, 'invalid_request_error', 'method_not_allowed', allow]
 
-t.test('a path that no route has is a 404, by every method', async (t) => {
+t.test('an unknown path is 404 for every method', async (t) => {
   const ask = withRoutes(t, (scope) => scope.get('/known', async () => 'ok'))
   for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const) {
     t.strictSame(await ask(method, '/unknown'), absent, method)
@@ -31,7 +31,7 @@ t.test('a path that no route has is a 404, by every method', async (t) => {
   }
 })
 
-t.test('a known path by another method is a 405 that lists the methods it has', async (t) => {
+t.test('a known path with another method is 405 and lists its methods', async (t) => {
   const ask = withRoutes(t, (scope) => {
     scope.get('/keys', async () => 'ok')
     scope.post('/keys', async () => 'ok')
@@ -46,7 +46,7 @@ t.test('a known path by another method is a 405 that lists the methods it has', 
   t.equal(await ask('GET', '/keys'), 'answered')
 })
 
-t.test('a path with parameters is known by whatever stands in their place', async (t) => {
+t.test('a parameter matches any value', async (t) => {
   const ask = withRoutes(t, (scope) => {
     scope.get('/users/:user/keys/:key', async () => 'ok')
     scope.get('/users/:user', async () => 'ok')
@@ -58,14 +58,14 @@ t.test('a path with parameters is known by whatever stands in their place', asyn
   t.strictSame(await ask('POST', '/users/1/keys/2/3'), absent)
 })
 
-t.test('a dot in a path stands for a dot only', async (t) => {
+t.test('a dot in a path matches a dot only', async (t) => {
   const ask = withRoutes(t, (scope) => scope.get('/openapi.json', async () => 'ok'))
   t.strictSame(await ask('POST', '/openapi.json'), otherMethod('GET HEAD'))
   t.strictSame(await ask('GET', '/openapi-json'), absent)
   t.strictSame(await ask('POST', '/openapiXjson'), absent)
 })
 
-t.test('a path with a wildcard is known by whatever stands in its place', async (t) => {
+t.test('a wildcard matches everything below it', async (t) => {
   const ask = withRoutes(t, (scope) => scope.get('/files/*', async () => 'ok'))
   t.equal(await ask('GET', '/files/a/b'), 'answered')
   t.strictSame(await ask('POST', '/files/a/b'), otherMethod('GET HEAD'))
@@ -73,7 +73,7 @@ t.test('a path with a wildcard is known by whatever stands in its place', async 
   t.strictSame(await ask('GET', '/files'), absent)
 })
 
-t.test('a parameter with a pattern or an ending keeps them', async (t) => {
+t.test('a parameter with a pattern or an ending matches only those', async (t) => {
   const ask = withRoutes(t, (scope) => {
     scope.get('/images/:name.png', async () => 'ok')
     scope.get('/years/:year(^\\d{4}$)', async () => 'ok')
@@ -84,7 +84,7 @@ t.test('a parameter with a pattern or an ending keeps them', async (t) => {
   t.strictSame(await ask('GET', '/years/soon'), absent)
 })
 
-t.test('a path is never said to allow the very method that was refused', async (t) => {
+t.test('Allow never lists the method that was refused', async (t) => {
   const { app } = otherApp(t)
   app.register(unknownRoute)
   app.register(async (scope) => {
@@ -94,7 +94,7 @@ t.test('a path is never said to allow the very method that was refused', async (
   t.equal(statusCode, 404)
 })
 
-t.test('the hooks of its scope run for unknown routes too', async (t) => {
+t.test('the hooks of its scope run for unknown routes', async (t) => {
   const { app } = otherApp(t)
   const ran: string[] = []
   app.register(async (scope) => {
@@ -107,7 +107,7 @@ t.test('the hooks of its scope run for unknown routes too', async (t) => {
   t.strictSame(ran, ['/unknown', '/known'])
 })
 
-t.test('an app has it for one of its scopes under a prefix, and its own for the rest', async (t) => {
+t.test('it answers for its own scope only, under its prefix', async (t) => {
   const { app } = otherApp(t)
   app.setNotFoundHandler((_request, reply) => reply.code(404).send('own'))
   app.register(

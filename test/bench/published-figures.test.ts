@@ -1,0 +1,164 @@
+// What keeps the published figures honest: what is measured, what is compared, and how rounds become one figure.
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import t, { type Test } from 'tap'
+import type { Hit } from '../../bench/load/load.ts'
+import { measure, type Sample, type Subject } from '../../bench/measure.ts'
+import { readOptions } from '../../bench/options.ts'
+import { cpuRatio, perRound } from '../../bench/ratios.ts'
+import type { Rig } from '../../bench/rig.ts'
+import type { Result } from '../../bench/rounds.ts'
+import { type Asked, assertSameAnswer } from '../../bench/same-answer.ts'
+import { estimate, quantile } from '../../bench/statistics.ts'
+
+const good: Hit = { requests: 1000, seconds: 2, failed: 0, notOk: 0, p50Ms: 1, p99Ms: 2 }
+
+/** The servers' counters rise by the same amount with every reading. */
+function fakeRig(hit: Hit) {
+  const shots: number[] = []
+  let readings = 0
+  const rig = {
+    load: {
+      shoot: async ({ seconds }: { seconds: number }) => {
+        shots.push(seconds)
+        return hit
+      },
+    },
+    redis: { usage: async () => ({ scriptCalls: 500 * ++readings, cpuUs: 2000 * readings }) },
+    postgres: { cpuUs: () => null },
+  }
+  return { rig: rig as unknown as Rig, shots }
+}
+
+function subject(tokens: number): Subject {
+  let readings = 0
+  const usage = async () => ({ cpuUs: 20_000 * ++readings, rssBytes: 0, peakRssBytes: 0 })
+  return {
+    name: 'one',
+    url: 'http://127.0.0.1:1',
+    processes: [{ name: 'one', url: '', writesLater: false, usage, stop: async () => {} }],
+    tokensFile: '/none',
+    tokens: () => ({ first: 0, count: tokens }),
+  }
+}
+
+t.test('a window reports what each request cost', async (t) => {
+  const { rig, shots } = fakeRig(good)
+  t.match(await measure(rig, subject(1), 1, 2), {
+    requestsPerS: 500,
+    cpuUs: 20,
+    scriptCalls: 0.5,
+    redisCpuUs: 2,
+    postgresCpuUs: null,
+  })
+  t.same(shots, [2])
+})
+
+t.test('with many keys, load that fills the caches again comes before the window', async (t) => {
+  const { rig, shots } = fakeRig(good)
+  t.match(await measure(rig, subject(1000), 1, 2), { cpuUs: 20 })
+  t.same(shots, [1, 2])
+})
+
+t.test('a window with one failed request is rejected', async (t) => {
+  for (const bad of [{ notOk: 1 }, { failed: 1 }, { requests: 0 }]) {
+    const { rig } = fakeRig({ ...good, ...bad })
+    await t.rejects(measure(rig, subject(1), 1, 2), { message: /^one: of / })
+  }
+})
+
+t.test('a window that used a key twice is rejected where each key counts once', async (t) => {
+  const { rig, shots } = fakeRig(good)
+  const onlyOnce = { ...subject(1000), onlyOnce: true }
+  await t.rejects(measure(rig, onlyOnce, 1, 2), { message: 'one: 1000 tokens were too few' })
+  t.same(shots, [2], 'and no load comes before it')
+})
+
+const sample = (cpuUs: number): Sample => ({
+  requestsPerS: 1,
+  cpuUs,
+  p50Ms: 1,
+  p99Ms: 1,
+  scriptCalls: 1,
+  redisCpuUs: 1,
+  postgresCpuUs: null,
+})
+
+const result = (name: string, cpuUs: number[]): Result => ({
+  name,
+  median: sample(quantile(cpuUs, 0.5)),
+  lowerQuartile: sample(quantile(cpuUs, 0.25)),
+  upperQuartile: sample(quantile(cpuUs, 0.75)),
+  samples: cpuUs.map(sample),
+})
+
+t.test('a quantile lies between its two neighbours', async (t) => {
+  t.equal(quantile([4, 1, 3, 2], 0.5), 2.5)
+  t.equal(quantile([5, 1, 3, 2, 4], 0.25), 2)
+  t.equal(quantile([7], 0.25), 7)
+})
+
+t.test('a machine that slows down between rounds does not change a ratio', async (t) => {
+  const results = [result('ours', [10, 40, 20, 30]), result('theirs', [20, 80, 40, 60])]
+  t.match(cpuRatio(results, 'theirs', 'ours'), {
+    what: 'theirs / ours',
+    perRound: { median: 2, low: 2, high: 2 },
+    bestQuarters: 2,
+  })
+})
+
+t.test('figures of several results are combined round by round', async (t) => {
+  const results = [result('a', [1, 2, 3]), result('b', [10, 20, 30])]
+  t.equal(perRound(results, 'cpuUs', ['a', 'b'], (a, b) => b - a).median, 18)
+  t.throws(() => perRound(results, 'cpuUs', ['c'], (c) => c), { message: 'no result of c' })
+})
+
+t.test('the interval surrounds the median and ignores a single outlier', async (t) => {
+  const values = [1, 1.01, 0.99, 1.02, 0.98, 1, 1.01, 0.99, 1, 1.02, 0.98, 1, 1.01, 0.99, 50]
+  const { median, low, high } = estimate(values)
+  t.equal(median, 1)
+  t.ok(low <= median && median <= high)
+  t.ok(low >= 0.98 && high <= 1.02, `${low}–${high}`)
+  t.same(estimate(values), { median, low, high }, 'the same each time')
+})
+
+async function answering(t: Test, name: string, body: string, headers = {}): Promise<Asked> {
+  const server = createServer((_request, response) => response.writeHead(200, headers).end(body))
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  return { name, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, token: 'lk_x' }
+}
+
+t.test('only answers with the same headers and as many bytes are compared', async (t) => {
+  const one = await answering(t, 'one', 'xy', { 'x-one': '1' })
+  t.equal((await assertSameAnswer([one, await answering(t, 'same', 'zz', { 'x-one': '2' })])).size, 0)
+  const different = [
+    await answering(t, 'bare', 'xy'),
+    await answering(t, 'longer', 'xyz', { 'x-one': '1' }),
+    { ...(await answering(t, 'older and shorter', 'x')), otherHeaders: true },
+  ]
+  for (const other of different) {
+    await t.rejects(assertSameAnswer([one, other]), { message: new RegExp(`^${other.name} answers `) })
+  }
+})
+
+t.test('an older Latchkey may send other headers, which are named', async (t) => {
+  const one = await answering(t, 'one', 'xy', { 'x-one': '1' })
+  const older = { ...(await answering(t, 'older', 'xy', { 'x-two': '2' })), otherHeaders: true }
+  t.equal(
+    (await assertSameAnswer([one, older])).get('older'),
+    'Its answer differs: it lacks x-one and also has x-two.',
+  )
+})
+
+t.test('a comparison with an older version never overwrites the published results', async (t) => {
+  const known = { benchmarks: ['hot-key', 'growth'], tools: [], comparisons: ['hot-key'] }
+  const read = (...args: string[]) => readOptions(args, known)
+  t.match(read('--before', '/x', '--out', '/y'), { names: ['hot-key'], before: '/x', out: '/y' })
+  t.throws(() => read('--before', '/x'), { message: /^--before needs --out/ })
+  t.throws(() => read('growth', '--before', '/x', '--out', '/y'), {
+    message: /^--before is for hot-key only/,
+  })
+})

@@ -1,0 +1,137 @@
+// A drain ends connections without failing a request. On a bare node:http server, with requests sent as bytes.
+import { once } from 'node:events'
+import { createServer, type ServerResponse } from 'node:http'
+import { type AddressInfo, connect, type Socket } from 'node:net'
+import t, { type Test } from 'tap'
+import { createDrain } from '../../src/http/drain.ts'
+import { setClock } from '../clock.ts'
+import { until } from '../process/until.ts'
+
+/** A server that answers /slow when the test says so, and everything else once the whole request has arrived. */
+async function startServer(t: Test) {
+  const slow: ServerResponse[] = []
+  const due = new Map<Socket, ServerResponse>()
+  const server = createServer((request, response) => {
+    due.set(request.socket, response)
+    response.once('close', () => due.delete(request.socket))
+    if (request.url === '/slow') slow.push(response)
+    else request.resume().once('end', () => response.end('fast'))
+  })
+  server.keepAliveTimeout = 0
+  const drain = createDrain(server, (connection) => due.get(connection) ?? null)
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+
+  /** Resolves when the server has read all of `bytes`. */
+  async function open(bytes = '') {
+    const accepted = once(server, 'connection')
+    const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
+    const client = { socket, received: '', closed: false }
+    socket.on('data', (piece) => {
+      client.received += piece
+    })
+    socket.on('close', () => {
+      client.closed = true
+    })
+    await once(socket, 'connect')
+    socket.write(bytes)
+    const [serverSide] = (await accepted) as [Socket]
+    await until('the server has read it', () => serverSide.bytesRead === bytes.length)
+    return client
+  }
+
+  async function openUsed() {
+    const client = await open(get('/'))
+    await until('the response has come', () => client.received.endsWith('fast'))
+    return client
+  }
+  return { drain, slow, open, openUsed }
+}
+
+const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`
+const halfHead = 'GET / HTTP/1.1\r\nHost'
+const halfBody = 'POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nha'
+const saysClose = /^connection: close\r$/im
+
+t.test('before a drain a connection stays open for the next request', async (t) => {
+  const { openUsed } = await startServer(t)
+  const { socket, received } = await openUsed()
+  t.notMatch(received, saysClose)
+  socket.write(get('/'))
+  await once(socket, 'data')
+})
+
+t.test('while draining every request is answered and every response says connection: close', async (t) => {
+  const { drain, slow, open, openUsed } = await startServer(t)
+  const [used, underWay] = [await openUsed(), await open(get('/slow'))]
+  used.received = ''
+  drain.start()
+  const fresh = await open(get('/'))
+  used.socket.write(get('/'))
+  slow[0]!.end('slow')
+  for (const client of [used, underWay, fresh]) {
+    await until('the response has ended the connection', () => client.closed)
+    t.match(client.received, /^HTTP\/1\.1 200 OK\r\n/)
+    t.match(client.received, saysClose)
+  }
+})
+
+t.test('finish refuses new connections and resolves when the requests under way are answered', async (t) => {
+  const { drain, slow, open, openUsed } = await startServer(t)
+  const [idle, underWay] = [await openUsed(), await open(get('/slow'))]
+  drain.start()
+  const arriving = [await open(halfHead), await open(halfBody)]
+  let isFinished = false
+  const finished = drain.finish().then(() => {
+    isFinished = true
+  })
+  await until('the idle connection is closed', () => idle.closed)
+  await t.rejects(open(), 'the listener is closed')
+
+  arriving[0]!.socket.write(': x\r\n\r\n')
+  arriving[1]!.socket.write('lf')
+  for (const client of arriving) {
+    await until('it is answered', () => client.closed)
+    t.match(client.received, /fast$/)
+    t.match(client.received, saysClose)
+  }
+  t.notOk(isFinished || underWay.closed, 'one request is still under way')
+
+  slow[0]!.end('slow')
+  await finished
+  await until('its client has read the response', () => underWay.closed)
+  t.match(underWay.received, saysClose)
+  t.match(underWay.received, /slow$/)
+})
+
+t.test('finish gives a silent connection 300 ms and an unfinished request 4 s', async (t) => {
+  const { drain, slow, open, openUsed } = await startServer(t)
+  const clock = setClock(t)
+  const [underWay, idle] = [await open(get('/slow')), await openUsed()]
+  drain.start()
+  const [silent, unfinishedHead, unfinishedBody] = [await open(), await open(halfHead), await open(halfBody)]
+  clock.advance(300)
+  const finished = drain.finish()
+  await until('the connections have been checked', () => idle.closed)
+  t.notOk(silent.closed)
+
+  clock.advance(1)
+  await until('the silent connection is closed', () => silent.closed)
+  t.notOk(unfinishedHead.closed || unfinishedBody.closed)
+
+  clock.advance(4000)
+  await until('the unfinished ones are closed', () => unfinishedHead.closed && unfinishedBody.closed)
+  t.notOk(underWay.closed, 'a request that has arrived is not cut off')
+  slow[0]!.end('slow')
+  await finished
+})
+
+t.test('without connections finish resolves', async (t) => {
+  const { drain } = await startServer(t)
+  await drain.finish()
+  t.pass('it has')
+})
