@@ -5,13 +5,13 @@ import type { Test } from 'tap'
 import { chooseLaunch, commandOf } from '../../src/embedded/as-unprivileged.ts'
 import { openDataDir } from '../../src/embedded/data-dir.ts'
 import { until } from '../process/until.ts'
-import { type Binaries, findLocalPostgres } from '../services/binaries.ts'
+import { type Binaries, findLocalPostgres, forcedSource } from '../services/binaries.ts'
 import type { PrivatePostgres } from '../services/index.ts'
 import { freePort } from '../services/ports.ts'
-import { startPostgres } from '../services/postgres-process.ts'
+import { startPostgres } from '../services/postgres.ts'
 import { startPrivateServer } from '../services/private-server.ts'
 import { run } from '../services/processes.ts'
-import { forcedSource } from '../services/sources.ts'
+
 import { connectTo } from './postgres-world.ts'
 
 export interface Standby extends PrivatePostgres {
