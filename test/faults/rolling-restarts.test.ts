@@ -41,10 +41,10 @@ t.test('instances restarted in turn behind a load balancer: not one request fail
     const load = (method: string, path: string, perSecond: number, json?: unknown) =>
       startLoad(t, { urls: [front.url], tokens: [caller.token], method, path, perSecond, json })
     const together = [
-      load('GET', '/v1/verify', scaled(40, 200)),
-      load('GET', '/v1/keys?limit=1', scaled(5, 20)),
+      load('GET', '/v1/verify', scaled(10, 200)),
+      load('GET', '/v1/keys?limit=1', scaled(2, 20)),
       // A load balancer may send these only once, so they show what a stop loses.
-      load('PATCH', `/v1/keys/${caller.id}`, scaled(5, 20), { name: 'changed' }),
+      load('PATCH', `/v1/keys/${caller.id}`, scaled(2, 20), { name: 'changed' }),
     ]
     loads.push({ row, balancer, together })
   }
