@@ -128,3 +128,10 @@ export function quantile(values: readonly number[], q: number): number {
   const sorted = [...values].sort((a, b) => a - b)
   return sorted[Math.max(0, Math.ceil(sorted.length * q) - 1)] ?? Number.NaN
 }
+
+/** Of how long they took. */
+export const p99 = (samples: readonly Pick<Sample, 'tookMs'>[]): number =>
+  quantile(
+    samples.map(({ tookMs }) => tookMs),
+    0.99,
+  )

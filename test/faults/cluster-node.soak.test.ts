@@ -1,111 +1,96 @@
-// One node of a Redis Cluster dies or freezes, and none takes its place: its keys are counted by the instances meanwhile, and
-// those of the other nodes as if nothing were.
+// One node of a Redis Cluster dies or freezes, and none takes its place: the instances count its keys meanwhile, and those of the
+// other nodes as if nothing were wrong.
 import t, { type Test } from 'tap'
 import { until } from '../process/until.ts'
 import { recordFigure, scaled } from '../soak.ts'
-import {
-  type Fleet,
-  isDegraded,
-  isSlow,
-  linesOf,
-  startFleet,
-  undisturbed,
-  untilShared,
-} from './cluster-fleet.ts'
-import { untilGivenUp, untilOk } from './cluster-state.ts'
-import { growthOf, switchMs } from './cluster-traffic.ts'
-import {
-  expectServed,
-  expectSwift,
-  lossOf,
-  makeLossKeys,
-  numbersOf,
-  spendAll,
-  startLossTraffic,
-} from './node-loss.ts'
-import { expectExact } from './windows.ts'
+import { inexact } from './answers.ts'
+import { type ClusterFleet, growthOf, startClusterFleet, untilGivenUp, untilOk } from './cluster.ts'
+import { expectServed, figuresOf, prepareLoss, switchMs } from './cluster-loss.ts'
+import { isDegraded, isSlow, redisLines, undisturbed, untilShared } from './fleet.ts'
 
-const rounds = scaled(1, 20)
-const backMsMax = 2000
+type Fault = 'killed' | 'frozen'
 
-/** Otherwise no node takes any key while one is away, and the instances count all keys by themselves. */
-const fleet = await startFleet(t, { args: ['--cluster-require-full-coverage', 'no'] })
-if (fleet) suite(fleet)
+/** Otherwise no node takes any key while one is down, and the instances count all keys by themselves. */
+const fleet = await startClusterFleet(t, { args: ['--cluster-require-full-coverage', 'no'] })
 
-function suite(fleet: Fleet) {
-  const { cluster, instances } = fleet
-  const faults = {
-    killed: { begin: 'kill', end: 'restart' },
-    frozen: { begin: 'freeze', end: 'thaw' },
-  } as const
+/** `untilGiven`: long enough for the other nodes to give it up, or only for a moment. */
+async function loseNode(
+  t: Test,
+  { cluster, instances }: ClusterFleet,
+  fault: Fault,
+  index: number,
+  untilGiven: boolean,
+) {
+  const node = cluster.nodes[index]!
+  const { keys, quiet, traffic, ...prepared } = await prepareLoss(t, fleet!, index)
+  await untilShared(instances)
+  const linesNow = () => instances.map(({ log }) => redisLines(log))
+  const linesBefore = linesNow()
+  const linesSince = () => linesNow().map((lines, i) => lines.slice(linesBefore[i]!.length))
 
-  async function loseNode(t: Test, fault: keyof typeof faults, index: number, untilLost: boolean) {
-    const node = cluster.nodes[index]!
-    const { begin, end } = faults[fault]
-    const keys = await makeLossKeys(fleet, index)
-    const traffic = startLossTraffic(t, fleet, keys)
-    await traffic.more(20)
-    const admittedBeyond = await spendAll(fleet, index)
+  const beganMs = performance.now()
+  await (fault === 'killed' ? node.kill() : node.freeze())
+  const isNoticed = async () => (await Promise.all(instances.map(isDegraded))).every(Boolean)
+  await until('the metric of every instance says so', isNoticed)
+  const admittedBeyond = await prepared.admittedBeyond()
+  await until('the switch is over', () => performance.now() > beganMs + switchMs)
+  if (untilGiven) await untilGivenUp(cluster, index)
+  await traffic.more(20)
+  const during = linesSince()
 
-    await untilShared(fleet)
-    const linesBefore = instances.map((instance) => linesOf(instance).length)
-    const linesSince = () => instances.map((instance, i) => linesOf(instance).slice(linesBefore[i]))
-    const faultMs = performance.now()
-    await node[begin]()
-    const allSaySo = async () => (await Promise.all(instances.map(isDegraded))).every(Boolean)
-    await until('the metric of every instance says so', allSaySo)
-    const beyond = await admittedBeyond()
-    await until('the switch is over', () => performance.now() > faultMs + switchMs)
-    if (untilLost) await untilGivenUp(cluster, index)
-    await traffic.more(20)
-    const meanwhile = linesSince()
-
-    await node[end]()
-    await untilOk(cluster)
-    const backMs = await untilShared(fleet)
-    await traffic.more(20)
-    const answers = await traffic.stop()
-    const idleP99 = traffic.idleP99(faultMs)
-    return { keys, answers, beyond, faultMs, idleP99, backMs, meanwhile, lines: linesSince() }
+  await (fault === 'killed' ? node.restart() : node.thaw())
+  await untilOk(cluster)
+  const backMs = await untilShared(instances)
+  await traffic.more(20)
+  const { answers, idle } = await traffic.stop()
+  return {
+    keys,
+    quiet,
+    loss: { answers, idle, beganMs, backMs, admittedBeyond },
+    during,
+    lines: linesSince(),
   }
+}
 
-  async function round(t: Test, fault: keyof typeof faults, number: number) {
-    const index = (number + 1) % 3
-    // A moment, and long enough for the others to give the node up, by turns.
-    const untilLost = (fault === 'killed') === (number % 2 === 0)
-    const isOfIt = (line: string) => line.includes(`:${cluster.nodes[index]!.port}: `)
-    // Another node may see neither of its fellows for a moment, and then refuses its own keys too (CLUSTERDOWN).
-    const isOfOthers = (line: string) => !isOfIt(line) && (isSlow(line) || /CLUSTERDOWN/.test(line))
-    const lost = await undisturbed(t, fleet, () => loseNode(t, fault, index, untilLost), isOfOthers)
-    const { keys, answers } = lost
-    expectServed(t, answers)
-    for (const role of ['other', 'otherLimited'] as const) {
-      await expectExact(t, keys[role], answers[role], fleet.countIn)
-    }
-    t.strictSame(lost.beyond, [], 'a key that has used up its minute stays refused')
-    t.same(
-      lost.meanwhile.map((lines) => lines.filter(isOfIt).length),
-      [1, 1, 1],
-      'one line of each instance says so',
+async function round(t: Test, fleet: ClusterFleet, fault: Fault, n: number) {
+  const index = (n + 1) % 3
+  const untilGiven = (fault === 'killed') === (n % 2 === 0)
+  const isOfNode = (line: string) => line.includes(`:${fleet.cluster.nodes[index]!.port}: `)
+  // Another node may see none of the others for a moment, and then refuses its own keys too (CLUSTERDOWN).
+  const isOfOthers = (line: string) => !isOfNode(line) && (isSlow(line) || /CLUSTERDOWN/.test(line))
+  const lost = await undisturbed(t, fleet, () => loseNode(t, fleet, fault, index, untilGiven), isOfOthers)
+  const { keys, quiet, loss, during, lines } = lost
+  for (const role of ['other', 'otherLimited'] as const) {
+    const key = keys[role]
+    t.strictSame(
+      await inexact(fleet, key, loss.answers[role], key.rate_limit_rpm),
+      [],
+      `${role}: counted exactly`,
     )
-    t.ok(
-      lost.lines.every((lines) => /in Redis again/.test(lines.at(-1)!)),
-      'and one that it is back',
-    )
-    const p99 = expectSwift(t, answers, lost.faultMs, lost.idleP99)
-    t.ok(lost.backMs <= backMsMax, `shared ${Math.round(lost.backMs)} ms after the cluster was ok`)
-    t.equal(await growthOf(fleet, keys.quiet, 12), 12, 'its keys are counted there again, and only there')
-    return lossOf(answers, p99, lost.backMs)
   }
+  const ofNode = during.map((some) => some.filter(isOfNode).length)
+  t.same(ofNode, [1, 1, 1], 'one line of each instance says so')
+  t.ok(
+    lines.every((some) => /in Redis again/.test(some.at(-1)!)),
+    'and one that it is back',
+  )
+  t.equal(await growthOf(fleet, quiet, 12), 12, 'its keys are counted there again, and only there')
+  return expectServed(t, loss)
+}
 
-  for (const [row, fault] of [
+if (fleet) {
+  const rows = [
     ['cluster-node-killed', 'killed'],
     ['cluster-node-frozen', 'frozen'],
-  ] as const) {
-    t.test(`the keys of a ${fault} node are counted by each instance, and the others exactly`, async (t) => {
-      const done = []
-      for (let number = 0; number < rounds; number++) done.push(await round(t, fault, number))
-      recordFigure(t, row, numbersOf(done))
-    })
+  ] as const
+  for (const [row, fault] of rows) {
+    t.test(
+      `each instance counts the keys of a ${fault} node, and the others are counted exactly`,
+      async (t) => {
+        const losses = []
+        for (let n = 0; n < scaled(1, 20); n++) losses.push(await round(t, fleet, fault, n))
+        recordFigure(t, row, figuresOf(losses))
+      },
+    )
   }
 }

@@ -1,20 +1,35 @@
 // The service's connections to Postgres ended over and over, all slots taken by others, and all of a pool's held up.
 import { setTimeout as pause } from 'node:timers/promises'
+import postgres, { type Sql } from 'postgres'
 import t, { type Test } from 'tap'
-import type { Answer } from '../instance.ts'
 import { type Load, startLoad, statuses } from '../load.ts'
 import { until } from '../process/until.ts'
 import { startPrivatePostgres } from '../services/index.ts'
 import { recordFigure, scaled } from '../soak.ts'
-import { smallDatabase, takeConnections } from './postgres-crowd.ts'
-import { everything, numbersOf, type Outcome, onlyCached, underLoad } from './postgres-fault.ts'
-import { connectTo, makeKeys, startWorld } from './postgres-world.ts'
+import { makeKeys } from './fleet.ts'
+import {
+  connectTo,
+  everything,
+  figuresOf,
+  holdLock,
+  type Outcome,
+  onlyCached,
+  startWorld,
+  underLoad,
+} from './postgres-fault.ts'
+
+/** A few more than the service has. A refusal beyond it looks like max_connections to a client, and needs no 300 processes. */
+const connectionsMax = 16
 
 const server = await startPrivatePostgres(t)
-const databaseUrl = await smallDatabase(t, server.url)
-const world = await startWorld(t, databaseUrl)
-
 const operator = connectTo(t, server.url)
+// As is usual in production, a role that is no superuser owns the database.
+await operator`create role latchkey login`
+await operator`create database latchkey owner latchkey connection limit ${operator.unsafe(`${connectionsMax}`)}`
+const databaseUrl = Object.assign(new URL(server.url), { username: 'latchkey', pathname: '/latchkey' }).href
+const world = await startWorld(t, databaseUrl)
+const { instance } = world
+
 /** As an operator does; answers how many there were. */
 const endConnections = async () => {
   const ended = await operator`
@@ -22,115 +37,120 @@ const endConnections = async () => {
   return ended.length
 }
 
+/** Keys that cannot be changed until they are unlocked, each with a caller. Two users, because one has only half of the connections. */
+async function lockKeys(t: Test) {
+  const pairs = await Promise.all([1, 2].map(() => makeKeys({ office: instance }, 2)))
+  const locked = pairs.map(([caller, key]) => ({
+    token: caller!.token,
+    path: `/v1/keys/${key!.id}`,
+    key: key!,
+  }))
+  const ids = locked.map(({ key }) => key.id)
+  const lock = (tx: Sql) => tx`select from api_keys where id = any (${ids}) for update`
+  return { locked, unlock: await holdLock(connectTo(t, databaseUrl), lock) }
+}
+
 t.test(
   'all connections ended over and over under load: keys in use go on, the rest is right or 503',
   async (t) => {
     let ended = 0
-    let ending = true
-    let over = Promise.resolve()
-    t.teardown(() => {
-      ending = false
-      return over
-    })
+    let isOver = false
+    let ending = Promise.resolve()
+    const end = () => {
+      isOver = true
+      return ending
+    }
+    t.teardown(end)
     async function endAgainAndAgain() {
-      while (ending) {
+      while (!isOver) {
         ended += await endConnections()
         await pause(50)
       }
     }
     const outcome = await underLoad(t, world, {
-      async away() {
-        over = endAgainAndAgain()
+      async begin() {
+        isOver = false
+        ending = endAgainAndAgain()
       },
-      async back() {
-        ending = false
-        await over
-      },
+      end,
       forMs: scaled(2000, 120_000),
       fates: { ...everything, listing: 'falters', writing: 'falters', unknown: 'falters', fresh: 'falters' },
     })
     t.ok(ended > scaled(10, 500), `${ended} connections ended`)
-    recordFigure(t, 'postgres-terminated', { ended, ...numbersOf([outcome]) })
+    recordFigure(t, 'postgres-terminated', { ended, ...figuresOf([outcome]) })
   },
 )
 
-t.test(
-  'every connection of the database taken by others: keys in use go on, all else is 503 until some leave',
-  async (t) => {
-    const outcomes: Outcome[] = []
-    for (let round = 0; round < scaled(1, 5); round++) {
-      let leave = async () => {}
-      t.teardown(() => leave())
-      outcomes.push(
-        await underLoad(t, world, {
-          async away() {
-            leave = await takeConnections(t, databaseUrl, endConnections)
-          },
-          back: () => leave(),
-          forMs: scaled(1500, 10_000),
-          fates: onlyCached,
-        }),
-      )
+t.test('every connection taken by others: keys in use go on, all else is 503 until some leave', async (t) => {
+  let crowd: Sql[] = []
+  const leave = async () => {
+    await Promise.all(crowd.map((one) => one.end({ timeout: 0 })))
+    crowd = []
+  }
+  t.teardown(leave)
+  /** False once there is none left. */
+  async function takeOne(): Promise<boolean> {
+    const sql = postgres(databaseUrl, { max: 1, fetch_types: false, onnotice: () => {} })
+    try {
+      await sql`select 1`
+      crowd.push(sql)
+      return true
+    } catch (error) {
+      await sql.end({ timeout: 0 })
+      if ((error as { code?: string }).code === '53300') return false
+      throw error
     }
-    recordFigure(t, 'postgres-full', numbersOf(outcomes))
-  },
-)
-
-/** Locks a key against changes; answers how to let go of it. */
-function lockKey(t: Test, id: string): Promise<() => void> {
-  const sql = connectTo(t, databaseUrl)
-  return new Promise((resolve, reject) => {
-    sql
-      .begin(async (tx) => {
-        await tx`select from api_keys where id = ${id} for update`
-        await new Promise<void>((release) => resolve(release))
-      })
-      .catch(reject)
-  })
-}
+  }
+  const takeAll = () =>
+    until('all connections are taken', async () => {
+      while (await takeOne());
+      await endConnections()
+      return crowd.length === connectionsMax
+    })
+  const outcomes: Outcome[] = []
+  for (let round = 0; round < scaled(1, 5); round++) {
+    const forMs = scaled(1500, 10_000)
+    outcomes.push(await underLoad(t, world, { begin: takeAll, end: leave, forMs, fates: onlyCached }))
+  }
+  recordFigure(t, 'postgres-full', figuresOf(outcomes))
+})
 
 t.test('connections that end in the middle of a statement leave nothing to the next one', async (t) => {
-  const { instance, userId } = world
-  const [caller, locked] = await makeKeys(instance, userId, 2)
-  const { token } = caller!
-  t.equal((await instance.ask('GET', '/v1/keys', { token })).status, 200)
-  const unlock = await lockKey(t, locked!.id)
-  const held = Array.from({ length: 4 }, () => instance.ask('DELETE', `/v1/keys/${locked!.id}`, { token }))
+  const statusOf = async (method: string, path: string, token: string) =>
+    (await instance.ask(method, path, { token })).status
+  const { locked, unlock } = await lockKeys(t)
+  const held = [...locked, ...locked].map(({ path, token }) => statusOf('DELETE', path, token))
   await until('every connection for management is held up', async () => {
     const waiting = await operator`select from pg_stat_activity
       where application_name = 'latchkey management' and wait_event_type = 'Lock'`
     return waiting.length === held.length
   })
   await endConnections()
-  const statusesOf = async (asked: Promise<Answer>[]) =>
-    (await Promise.all(asked)).map(({ status }) => status)
-  t.strictSame(await statusesOf(held), [503, 503, 503, 503])
+  t.strictSame(await Promise.all(held), [503, 503, 503, 503])
   unlock()
   // More at once than there are connections, so that each of them is used.
-  const lists = Array.from({ length: 20 }, () => instance.ask('GET', '/v1/keys', { token }))
-  t.strictSame([...new Set(await statusesOf(lists))], [200])
+  const lists = Array.from({ length: 20 }, (_, i) => statusOf('GET', '/v1/keys', locked[i % 2]!.token))
+  t.strictSame([...new Set(await Promise.all(lists))], [200])
 })
 
-t.test('all connections for management held up by a lock: authentication knows nothing of it', async (t) => {
-  const { instance, userId } = world
-  const [caller, locked] = await makeKeys(instance, userId, 2)
-  let holders: Load | undefined
-  let unlock = () => {}
+t.test('all connections for management held up by a lock: authentication does not notice', async (t) => {
+  const blocked: Load[] = []
+  const { locked, unlock } = await lockKeys(t)
   const outcome = await underLoad(t, world, {
-    async away() {
-      unlock = await lockKey(t, locked!.id)
-      holders = startLoad(t, {
-        ...{ urls: [instance.url], tokens: [caller!.token], perSecond: 40 },
-        ...{ method: 'DELETE', path: `/v1/keys/${locked!.id}` },
-      })
+    async begin() {
+      for (const { token, path } of locked)
+        blocked.push(
+          startLoad(t, { urls: [instance.url], tokens: [token], perSecond: 20, method: 'DELETE', path }),
+        )
     },
-    back: async () => unlock(),
+    end: async () => unlock(),
     forMs: scaled(2000, 30_000),
     fates: { ...everything, listing: 'falters', writing: 'falters' },
   })
   t.ok((statuses(outcome.samples.listing)[503] ?? 0) > 0, 'a list found no connection free')
-  const held = await holders!.stop()
+  const held = (await Promise.all(blocked.map((load) => load.stop()))).flat()
   t.strictSame(Object.keys(statuses(held)), ['200', '503'], 'what is held up is 503, and done once it is not')
-  t.equal((await instance.ask('GET', '/v1/verify', { token: locked!.token })).status, 401)
-  recordFigure(t, 'postgres-pool', numbersOf([outcome]))
+  for (const { key } of locked)
+    t.equal((await instance.ask('GET', '/v1/verify', { token: key.token })).status, 401)
+  recordFigure(t, 'postgres-pool', figuresOf([outcome]))
 })

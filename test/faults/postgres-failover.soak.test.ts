@@ -1,112 +1,84 @@
-// Another Postgres takes over behind the same address: the service finds it by itself, also where its connections to the old
-// one stay open. (That it trusts nothing the old one still says: postgres-behind.test.ts.)
+// Another Postgres takes over behind the same address: the service finds it by itself, even if its connections to the old one stay
+// open. (That it trusts nothing the old one still says: postgres-behind.test.ts.)
 import t, { type Test } from 'tap'
-import { type PrivatePostgres, startPrivatePostgres, startTcpProxy } from '../services/index.ts'
 import { recordFigure, scaled } from '../soak.ts'
-import { everything, numbersOf, type Outcome, onlyCached, underLoad } from './postgres-fault.ts'
-import { findBaseBackup, makeReadOnly, startStandby } from './postgres-standby.ts'
-import { connectTo, startWorld } from './postgres-world.ts'
+import {
+  everything,
+  expectRecorded,
+  type Fates,
+  type Fault,
+  figuresOf,
+  type Outcome,
+  onlyCached,
+  refusedIds,
+  underLoad,
+} from './postgres-fault.ts'
+import { makeReadOnly, startPair } from './postgres-standby.ts'
 
-const binaries = await findBaseBackup()
-if (!binaries) {
-  t.pass('failover to a standby', { skip: 'there is no pg_basebackup on this machine' })
-  process.exit()
-}
-
-let primary: PrivatePostgres = await startPrivatePostgres(t)
-/** What a proxy in front of Postgres, or its name in the DNS, is: an address that comes to lead elsewhere. */
-const address = await startTcpProxy(t, primary.url)
-const world = await startWorld(t, address.url)
-/** A standby outlives its test: it may be the primary of the next one. */
-const nextStandby = () => startStandby(t, binaries, primary)
-const rounds = scaled(1, 5)
-const forMs = scaled(1000, 5000)
-
-/** Of a server that reads on: what only reads may go on, what writes may not. */
-const readOnly = {
+/** Of a server that still reads: what only reads may go on, what writes may not. */
+const readOnly: Fates = {
   ...everything,
   writing: 'stops',
   unknown: 'stops',
   listing: 'falters',
   fresh: 'falters',
-} as const
-
-/** Each 401 that a client was given is in the log of whoever is the primary now. */
-async function noRefusalLost(t: Test, { samples }: Outcome) {
-  const ids = samples.unknown
-    .filter(({ status }) => status === 401)
-    .map(({ headers }) => String(headers['x-request-id']))
-  const sql = connectTo(t, primary.url)
-  const [found] = await sql`
-    select count(*)::int as entries, count(distinct request_id)::int as requests
-    from audit_log where request_id = any (${ids})`
-  t.same(found, { entries: ids.length, requests: ids.length }, `${ids.length} refusals, each once`)
 }
 
-t.test('the primary killed, its standby promoted: nothing is lost, and the service finds it', async (t) => {
-  const outcomes: Outcome[] = []
-  for (let round = 0; round < rounds; round++) {
-    const standby = await nextStandby()
-    const outcome = await underLoad(t, world, {
-      away: () => primary.kill(),
-      async back() {
-        await standby.promote()
-        address.retarget(standby.url)
-      },
-      forMs,
-      fates: onlyCached,
-    })
-    primary = standby
-    await noRefusalLost(t, outcome)
-    outcomes.push(outcome)
+const pair = await startPair(t)
+if (pair !== null) {
+  const { address, world, startStandby } = pair
+
+  /** Afterwards each 401 that a client was given is in the log of the server that is then the primary. */
+  async function repeat(
+    t: Test,
+    fault: () => Promise<Pick<Fault, 'begin' | 'end' | 'fates'>>,
+  ): Promise<Outcome[]> {
+    const outcomes: Outcome[] = []
+    for (let round = 0; round < scaled(1, 5); round++) {
+      const outcome = await underLoad(t, world, { ...(await fault()), forMs: scaled(1000, 5000) })
+      await expectRecorded(t, pair!.primary.url, refusedIds(outcome.samples.unknown))
+      outcomes.push(outcome)
+    }
+    return outcomes
   }
-  recordFigure(t, 'postgres-failover', numbersOf(outcomes))
-})
 
-t.test(
-  'new connections led to a standby for a while: writes are 503, and again done soon after',
-  async (t) => {
-    const standby = await nextStandby()
-    const outcomes: Outcome[] = []
-    for (let round = 0; round < rounds; round++) {
-      const outcome = await underLoad(t, world, {
-        async away() {
-          address.retarget(standby.url)
-          address.cut()
-        },
-        // The connections to the standby stay open.
-        back: async () => address.retarget(primary.url),
-        forMs,
-        fates: readOnly,
-      })
-      await noRefusalLost(t, outcome)
-      outcomes.push(outcome)
-    }
-    recordFigure(t, 'postgres-standby', numbersOf(outcomes))
+  t.test('the primary killed, its standby promoted: nothing is lost, and the service finds it', async (t) => {
+    const outcomes = await repeat(t, async () => {
+      const [old, standby] = [pair.primary, await startStandby()]
+      pair.primary = standby
+      return { begin: () => old.kill(), end: () => standby.promote(), fates: onlyCached }
+    })
+    recordFigure(t, 'postgres-failover', figuresOf(outcomes))
+  })
+
+  t.test('new connections reach a standby for a while: writes are 503 until soon after', async (t) => {
+    const standby = await startStandby()
+    const outcomes = await repeat(t, async () => ({
+      async begin() {
+        address.retarget(standby.url)
+        address.cut()
+      },
+      // The connections to the standby stay open.
+      end: async () => address.retarget(pair.primary.url),
+      fates: readOnly,
+    }))
+    recordFigure(t, 'postgres-standby', figuresOf(outcomes))
     await standby.retire()
-  },
-)
+  })
 
-t.test(
-  'the primary demoted to read-only, its connections open: writes are 503 until the new one is led to',
-  async (t) => {
-    const outcomes: Outcome[] = []
-    for (let round = 0; round < rounds; round++) {
-      const standby = await nextStandby()
-      const outcome = await underLoad(t, world, {
-        away: () => makeReadOnly(t, primary.url),
-        async back() {
-          await standby.promote()
-          address.retarget(standby.url)
-        },
-        forMs,
-        fates: readOnly,
+  t.test(
+    'the primary made read-only, its connections open: writes are 503 until a new one is there',
+    async (t) => {
+      let old = pair.primary
+      const outcomes = await repeat(t, async () => {
+        const standby = await startStandby()
+        const demoted = pair.primary
+        if (old !== demoted) await old.stop()
+        old = demoted
+        pair.primary = standby
+        return { begin: () => makeReadOnly(t, demoted.url), end: () => standby.promote(), fates: readOnly }
       })
-      await primary.stop()
-      primary = standby
-      await noRefusalLost(t, outcome)
-      outcomes.push(outcome)
-    }
-    recordFigure(t, 'postgres-read-only', numbersOf(outcomes))
-  },
-)
+      recordFigure(t, 'postgres-read-only', figuresOf(outcomes))
+    },
+  )
+}

@@ -1,33 +1,30 @@
-// A table locked as a careless migration or a VACUUM FULL locks it: what needs that table is 503 in time, the rest goes on.
-import t from 'tap'
+// A table locked as a careless migration or a VACUUM FULL locks it: what needs it is 503 in time, the rest goes on.
+import t, { type Test } from 'tap'
 import type { Row } from '../figures.ts'
-import { until } from '../process/until.ts'
 import { startPrivatePostgres } from '../services/index.ts'
 import { recordFigure, scaled } from '../soak.ts'
-import { everything, numbersOf, type Outcome, onlyCached, underLoad } from './postgres-fault.ts'
-import type { Fate } from './postgres-judge.ts'
-import { connectTo, type Kind, startWorld } from './postgres-world.ts'
+import {
+  connectTo,
+  everything,
+  type Fates,
+  figuresOf,
+  holdLock,
+  type Outcome,
+  onlyCached,
+  startWorld,
+  underLoad,
+} from './postgres-fault.ts'
 
 const server = await startPrivatePostgres(t)
 const world = await startWorld(t, server.url)
 
-/** Holds the lock until told; nobody else gets as much as a look at the table. */
-async function lockTable(sql: ReturnType<typeof connectTo>, table: string): Promise<() => void> {
-  return new Promise((resolve, reject) => {
-    sql
-      .begin(async (tx) => {
-        await tx`lock table ${tx(table)} in access exclusive mode`
-        await new Promise<void>((release) => resolve(release))
-      })
-      .catch(reject)
-  })
-}
+/** Nobody else gets as much as a look at the table. */
+const lockTable = (t: Test, table: string) =>
+  holdLock(connectTo(t, server.url), (tx) => tx`lock table ${tx(table)} in access exclusive mode`)
 
-type LockedRow = Extract<Row, `postgres-locked-${string}`>
-
-const tables: [LockedRow, string, Record<Kind, Fate>][] = [
+const tables: [Extract<Row, `postgres-locked-${string}`>, string, Fates][] = [
   ['postgres-locked-api_keys', 'api_keys', onlyCached],
-  // A list needs no user, but a connection, and those are held up by what does.
+  // A list needs no user, but a connection, and requests that need the table hold those up.
   ['postgres-locked-users', 'users', { ...onlyCached, listing: 'falters' }],
   // No refusal goes unrecorded. A change that changes nothing writes no entry, and may or may not have to look.
   ['postgres-locked-audit_log', 'audit_log', { ...everything, unknown: 'stops', writing: 'falters' }],
@@ -35,37 +32,17 @@ const tables: [LockedRow, string, Record<Kind, Fate>][] = [
 
 for (const [row, table, fates] of tables) {
   t.test(`${table} locked under load: what needs it is 503 until it is free, the rest goes on`, async (t) => {
-    const sql = connectTo(t, server.url)
     const outcomes: Outcome[] = []
     for (let round = 0; round < scaled(1, 5); round++) {
       let unlock = () => {}
-      outcomes.push(
-        await underLoad(t, world, {
-          async away() {
-            unlock = await lockTable(sql, table)
-          },
-          back: async () => unlock(),
-          // Longer than copies are believed, by more than a request has time.
-          forMs: scaled(2500, 2000 + round * 10_000),
-          attempts: scaled(4, 1),
-          fates,
-        }),
-      )
+      const begin = async () => {
+        unlock = await lockTable(t, table)
+      }
+      // Longer than a copy is trusted, by more than a request may take.
+      const forMs = scaled(2500, 2000 + round * 10_000)
+      const fault = { begin, end: async () => unlock(), forMs, fates, attempts: scaled(4, 1) }
+      outcomes.push(await underLoad(t, world, fault))
     }
-    recordFigure(t, row, numbersOf(outcomes))
+    recordFigure(t, row, figuresOf(outcomes))
   })
 }
-
-t.test('refusals that wait for a locked audit log take no connection from looking keys up', async (t) => {
-  const sql = connectTo(t, server.url)
-  const unlock = await lockTable(connectTo(t, server.url), 'audit_log')
-  const refused = Array.from({ length: 10 }, () => world.instance.ask('GET', '/v1/verify'))
-  const waiting = await until('refusals wait', async () => {
-    const held = await sql`
-      select distinct application_name as name from pg_stat_activity where wait_event_type = 'Lock'`
-    return held.length > 0 && held.map(({ name }) => name)
-  })
-  t.strictSame(waiting, ['latchkey audit'])
-  unlock()
-  await Promise.all(refused)
-})

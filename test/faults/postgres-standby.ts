@@ -1,74 +1,77 @@
-/** A hot standby of a private Postgres that confirms each of its commits, to be promoted in its place. */
-import { access, chown, constants, mkdir } from 'node:fs/promises'
+// A primary behind an address, and hot standbys that confirm each of its commits and can be promoted in its place.
+import { chown, mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { chooseLaunch, commandOf } from '../../src/embedded/as-unprivileged.ts'
 import { openDataDir } from '../../src/embedded/data-dir.ts'
 import { until } from '../process/until.ts'
-import { type Binaries, findLocalPostgres } from '../services/binaries.ts'
-import type { PrivatePostgres } from '../services/index.ts'
-import { freePort } from '../services/ports.ts'
-import { startPostgres } from '../services/postgres-process.ts'
-import { startPrivateServer } from '../services/private-server.ts'
+import { type Binaries, findLocalPostgres, isProgram } from '../services/binaries.ts'
+import {
+  type PrivatePostgres,
+  startPrivatePostgres,
+  startTcpProxy,
+  type TcpProxy,
+} from '../services/index.ts'
 import { run } from '../services/processes.ts'
-import { forcedSource } from '../services/sources.ts'
-import { connectTo } from './postgres-world.ts'
+import { connectTo, startWorld, type World } from './postgres-fault.ts'
 
 export interface Standby extends PrivatePostgres {
-  /** Answers once it takes writes. */
+  /** It takes writes, and the address leads to it. */
   promote(): Promise<void>
   /** Stops it; the primary goes on alone. */
   retire(): Promise<void>
 }
 
-/** Null where there is no pg_basebackup: the Postgres that npm installs has none. */
-export async function findBaseBackup(): Promise<Binaries | null> {
-  const binaries = forcedSource() === 'npm' ? null : await findLocalPostgres()
-  if (!binaries) return null
-  return access(join(binaries.directory, 'pg_basebackup'), constants.X_OK).then(
-    () => binaries,
-    () => null,
-  )
+export interface Pair {
+  /** Set it after a failover. */
+  primary: PrivatePostgres
+  /** What a proxy in front of Postgres, or its DNS name, is. Connections that are open stay where they are. */
+  address: TcpProxy
+  /** Its instance reaches Postgres by the address. */
+  world: World
+  /** Of the present primary. It outlives its test, since it may be the primary of the next one. */
+  startStandby(): Promise<Standby>
 }
 
-/** Answers once the primary commits nothing that this has not received, so that nothing answered is lost with it. */
-export async function startStandby(
-  t: Test,
-  binaries: Binaries,
-  primary: Pick<PrivatePostgres, 'url' | 'port'>,
-): Promise<Standby> {
-  const port = await freePort()
-  let copied = false
-  const server = await startPrivateServer(t, 'standby', async (folder) => {
-    if (!copied) await copy(binaries, folder, primary.port)
-    copied = true
-    return startPostgres(binaries, folder, port)
-  })
+/** Null, with a skipped assertion, where there is no pg_basebackup: the Postgres that npm installs has none. */
+export async function startPair(t: Test): Promise<Pair | null> {
+  const binaries = await findLocalPostgres()
+  if (!binaries || !(await isProgram(join(binaries.directory, 'pg_basebackup')))) {
+    t.pass('failover to a standby', { skip: 'there is no pg_basebackup on this machine' })
+    return null
+  }
+  const primary = await startPrivatePostgres(t)
+  const address = await startTcpProxy(t, primary.url)
+  const world = await startWorld(t, address.url)
+  const pair: Pair = { primary, address, world, startStandby: () => startStandby(t, binaries, pair) }
+  return pair
+}
+
+/** Resolves once the primary commits nothing that this has not received. */
+async function startStandby(t: Test, binaries: Binaries, { primary, address }: Pair): Promise<Standby> {
+  const server = await startPrivatePostgres(t, (folder) => copy(binaries, folder, primary.port))
   const sql = connectTo(t, primary.url)
-  const confirmed = async (by: '*' | '') => {
+  const setConfirmed = async (by: '*' | '') => {
     await sql`alter system set synchronous_standby_names = ${sql.unsafe(`'${by}'`)}`
     await sql`select pg_reload_conf()`
   }
-  await confirmed('*')
+  await setConfirmed('*')
   await until('the standby confirms what is committed', async () => {
     const [row] = await sql`select from pg_stat_replication where sync_state = 'sync'`
     return row !== undefined
   })
-
-  const url = `postgres://postgres@127.0.0.1:${port}/postgres`
   return Object.assign(server, {
-    url,
-    port,
     async retire() {
-      await confirmed('')
+      await setConfirmed('')
       await server.stop()
     },
     async promote() {
-      const sql = connectTo(t, url)
-      // The copy of a primary that had a standby waits for one too.
+      const sql = connectTo(t, server.url)
+      // The copy of a primary that had a standby waits for one, too.
       await sql`alter system set synchronous_standby_names = ''`
       await sql`select pg_promote()`
       await sql.end()
+      address.retarget(server.url)
     },
   })
 }
@@ -78,10 +81,10 @@ export async function makeReadOnly(t: Test, url: string): Promise<void> {
   const sql = connectTo(t, url)
   await sql`alter system set default_transaction_read_only = on`
   await sql`select pg_reload_conf()`
-  await until(
-    'it takes no writes',
-    async () => (await sql`show transaction_read_only`)[0]!.transaction_read_only === 'on',
-  )
+  await until('it takes no writes', async () => {
+    const [row] = await sql`show transaction_read_only`
+    return row!.transaction_read_only === 'on'
+  })
 }
 
 /** The primary's data as they are, with where to stream the rest from. */
@@ -90,7 +93,7 @@ async function copy(binaries: Binaries, folder: string, port: number): Promise<v
   const { launch } = chooseLaunch(binaries, dir)
   await mkdir(dir.cluster, { mode: 0o700 })
   if (launch.owner !== null) await chown(dir.cluster, launch.owner, launch.owner)
-  const from = ['-h', '127.0.0.1', '-p', String(port), '-U', 'postgres']
+  const from = ['-D', dir.cluster, '-h', '127.0.0.1', '-p', String(port), '-U', 'postgres']
   const how = [
     '--write-recovery-conf',
     '--wal-method=stream',
@@ -98,7 +101,6 @@ async function copy(binaries: Binaries, folder: string, port: number): Promise<v
     '--no-sync',
     '--no-manifest',
   ]
-  const program = join(binaries.directory, 'pg_basebackup')
-  const [command, args] = commandOf(launch, program, ['-D', dir.cluster, ...from, ...how])
+  const [command, args] = commandOf(launch, join(binaries.directory, 'pg_basebackup'), [...from, ...how])
   await run(command, args, { ...launch.as, env: binaries.env, cwd: dir.path })
 }

@@ -17,42 +17,27 @@ export interface Authority {
   sign(commonName: string, names?: string): Promise<Certificate>
 }
 
-const keyType = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes']
+const openssl = (...args: string[]) => run('openssl', args)
+const newKey = ['req', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-subj']
 
 export async function createAuthority(folder: string, name: string): Promise<Authority> {
-  const root = join(folder, `${name}.crt`)
-  const rootKey = join(folder, `${name}.key`)
-  await openssl(
-    'req',
-    '-x509',
-    ...keyType,
-    '-subj',
-    `/CN=${name}`,
-    '-days',
-    '2',
-    '-keyout',
-    rootKey,
-    '-out',
-    root,
-  )
+  const file = (end: string) => join(folder, `${name}${end}`)
+  const root = file('.crt')
+  await openssl(...newKey, `/CN=${name}`, '-x509', '-days', '2', '-keyout', file('.key'), '-out', root)
   let signed = 0
   return {
     root,
     async sign(commonName, names) {
-      const [cert, key, request, extensions] = ['crt', 'key', 'csr', 'ext'].map((end) =>
-        join(folder, `${name}-${signed}.${end}`),
-      ) as [string, string, string, string]
-      signed++
-      await openssl('req', ...keyType, '-subj', `/CN=${commonName}`, '-keyout', key, '-out', request)
-      await writeFile(extensions, names === undefined ? '' : `subjectAltName=${names}\n`)
-      const from = ['-in', request, '-CA', root, '-CAkey', rootKey, '-CAcreateserial']
-      await openssl('x509', '-req', ...from, '-days', '2', '-extfile', extensions, '-out', cert)
-      return { cert, key }
+      const n = signed++
+      const [cert, key, request, extensions] = ['crt', 'key', 'csr', 'ext'].map((end) => file(`-${n}.${end}`))
+      await openssl(...newKey, `/CN=${commonName}`, '-keyout', key!, '-out', request!)
+      await writeFile(extensions!, names === undefined ? '' : `subjectAltName=${names}\n`)
+      const from = ['-in', request!, '-CA', root, '-CAkey', file('.key'), '-CAcreateserial']
+      await openssl('x509', '-req', ...from, '-days', '2', '-extfile', extensions!, '-out', cert!)
+      return { cert: cert!, key: key! }
     },
   }
 }
-
-const openssl = (...args: string[]) => run('openssl', args)
 
 /** Paths of PEM files. */
 export interface Certificates {
@@ -61,7 +46,7 @@ export interface Certificates {
   key: string
 }
 
-/** One server's certificate and its authority. Null where there is no openssl; the test then has a skipped assertion. */
+/** A server's certificate and its authority. Null, with a skipped assertion, where there is no openssl. */
 export async function makeCertificates(t: Test, names: string[]): Promise<Certificates | null> {
   const folder = await makeTemporaryFolder('certificates')
   t.teardown(() => removeTemporaryFolder(folder))

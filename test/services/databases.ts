@@ -1,11 +1,11 @@
-// Databases for tests: each empty, each named by the run it belongs to.
+// Databases for tests: each is empty and named by its run.
 import postgres from 'postgres'
 
 const nameOf = (run: string, end: string) => `latchkey_test_${run}_${end}`
 
 export async function createDatabase(adminUrl: string, run: string, end: string): Promise<string> {
   const name = nameOf(run, end)
-  // From template0, which nobody can be connected to: a connection to the template makes `create database` fail.
+  // template0 accepts no connections; one to the template would make `create database` fail.
   await asAdmin(adminUrl, (sql) => sql`create database ${sql(name)} template template0`)
   const url = new URL(adminUrl)
   url.pathname = `/${name}`

@@ -1,4 +1,4 @@
-// Where the tests keep things: hand-over and ledger in the project's `.tap`, servers' data in the system's temporary folder.
+// Where tests store things: hand-over and ledger in the project's `.tap`, servers' data in the system's temporary folder.
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'

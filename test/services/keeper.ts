@@ -1,13 +1,14 @@
-// Keeps a run's servers, which the test file that has them started does not outlive. Ends them when the runner is gone, however
-// it went.
+// Keeps a run's servers and ends them when the runner is gone, however it ended.
 import { randomBytes } from 'node:crypto'
+import { readdir } from 'node:fs/promises'
+import { setTimeout as pause } from 'node:timers/promises'
 import { isAlive } from '../../src/embedded/processes.ts'
-import { removeHandOver, removeStaleHandOvers, writeHandOver } from './hand-over.ts'
+import { stateFolder } from './folders.ts'
 import { sweep } from './ledger.ts'
-import { firstLine } from './sources.ts'
-import { type StartedServices, startServices } from './start-services.ts'
+import { removeHandOver, writeHandOver } from './run-services.ts'
+import { firstLine, type StartedServices, startServices } from './sources.ts'
 
-const lookMs = 200
+const lookEveryMs = 200
 
 const runner = Number(process.argv[2])
 const run = randomBytes(4).toString('hex')
@@ -25,16 +26,20 @@ try {
 }
 const { line, postgresUrl, redisUrl, redisDatabases } = services
 await writeHandOver(runner, { run, postgresUrl, redisUrl, redisDatabases })
-// Nobody listens any more when the run was ended during the start.
+// Nobody listens if the run ended during the start.
 if (process.connected) process.send?.(line, () => process.disconnect())
-await watch()
+while (!ending && isAlive(runner)) {
+  // Ends private servers whose test was killed.
+  await sweep()
+  await pause(lookEveryMs)
+}
 await end()
 
-/** Meanwhile ends private servers whose test was killed. */
-async function watch(): Promise<void> {
-  while (!ending && isAlive(runner)) {
-    await sweep()
-    await new Promise((resolve) => setTimeout(resolve, lookMs))
+/** Of runs whose keeper was killed. */
+async function removeStaleHandOvers(): Promise<void> {
+  for (const name of await readdir(stateFolder)) {
+    const runner = Number(/^run-(\d+)/.exec(name)?.[1] ?? process.pid)
+    if (!isAlive(runner)) await removeHandOver(runner)
   }
 }
 

@@ -1,5 +1,5 @@
-// Every server a test or the keeper starts is written down with its owner, so that it ends although its owner
-// was killed: a keeper (of this run or of the next one) reads the ledger and ends whatever lost its owner.
+// Every server that a test or the keeper starts is written down with its owner. If the owner is killed, a keeper (of this run or
+// of the next one) reads the ledger and ends the server.
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -11,24 +11,22 @@ interface Entry {
   pid: number
   owner: number
   folder: string
-  /** A word of the server's command line: a pid alone may have gone to a stranger meanwhile. */
+  /** A word of the server's command line: its pid may belong to another process by now. */
   mark: string
 }
 
 const fileOf = (pid: number) => join(stateFolder, `server-${pid}.json`)
 
-// Synchronous, so that nothing can come between the start of a server and its entry.
+/** Synchronous, so that nothing can come between the start of a server and its entry. */
 export function enter(pid: number, folder: string, mark: string): void {
   mkdirSync(stateFolder, { recursive: true })
   const entry: Entry = { pid, owner: process.pid, folder, mark }
   writeFileSync(fileOf(pid), JSON.stringify(entry))
 }
 
-export function strike(pid: number): void {
-  rmSync(fileOf(pid), { force: true })
-}
+export const strike = (pid: number): void => rmSync(fileOf(pid), { force: true })
 
-/** Ends servers whose owner is no more. Several keepers may do so at once. */
+/** Ends servers whose owner is gone. Several keepers may do so at once. */
 export async function sweep(): Promise<void> {
   const names = await readdir(stateFolder).catch(() => [])
   const files = names.filter((name) => name.startsWith('server-')).map((name) => join(stateFolder, name))
@@ -36,17 +34,12 @@ export async function sweep(): Promise<void> {
 }
 
 async function sweepOne(file: string): Promise<void> {
-  const entry = await read(file)
+  // Null: it is being written, or another keeper has swept it.
+  const entry: Entry | null = await readFile(file, 'utf8')
+    .then(JSON.parse)
+    .catch(() => null)
   if (!entry || isAlive(entry.owner)) return
   if ((await commandLine(entry.pid)).includes(entry.mark)) await endTree(entry.pid)
   await removeTemporaryFolder(entry.folder)
   await rm(file, { force: true })
-}
-
-async function read(file: string): Promise<Entry | null> {
-  try {
-    return JSON.parse(await readFile(file, 'utf8'))
-  } catch {
-    return null // being written, or swept by another keeper
-  }
 }

@@ -1,4 +1,4 @@
-// Ports where something else than Postgres listens, which count who comes.
+// Ports where something other than Postgres listens. They count connections.
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import type { Test } from 'tap'
@@ -8,13 +8,13 @@ export interface OddPort {
   readonly url: string
   /** Connections accepted so far. */
   readonly accepted: number
-  /** From now on connections lead to this port, as when the server behind a load balancer is up again. */
+  /** New connections now lead to this port, as when the server behind a load balancer is up again. */
   leadTo(port: number): void
 }
 
 const http =
   'HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 3\r\nConnection: close\r\n\r\nno\n'
-/** Begins like a short message of Postgres's own kind. */
+/** Starts like a short message of Postgres. */
 const mysql = Buffer.from('4a0000000a382e302e3336000b000000', 'hex')
 
 const habits = {

@@ -1,4 +1,4 @@
-// Ports below the range the system takes outgoing ones from (Linux 32768, macOS 49152): a server killed and
+// Ports below the range the system uses for outgoing connections (Linux 32768, macOS 49152): a server killed and
 // restarted on its port finds it free again, and so does a Redis Cluster bus, 10 000 above its node.
 import { randomInt } from 'node:crypto'
 import { connect, createServer } from 'node:net'
@@ -14,7 +14,7 @@ export async function freePort(): Promise<number> {
   throw new Error(`no free port between ${lowest} and ${highest}`)
 }
 
-/** Whether somebody listens. */
+/** Whether something listens. */
 export function accepts(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const probe = connect(port, '127.0.0.1')

@@ -1,27 +1,24 @@
 // What a test file gets: a database of its own and its own key space in the run's Redis.
 import type { Redis, RedisOptions } from 'ioredis'
 import type { Test } from 'tap'
-import { redisConnections } from './connect-redis.ts'
 import { createDatabase, dropDatabase } from './databases.ts'
-import { endWithRunner } from './end-with-runner.ts'
-import type { HandOver } from './hand-over.ts'
-import { runServices } from './run-services.ts'
+import { redisConnections } from './redis-connections.ts'
+import { endWithRunner, type HandOver, runServices } from './run-services.ts'
 
-/** A database of its own (dropped at the end) and the run's Redis. */
 export interface Services {
-  /** Fresh and empty. */
+  /** Fresh and empty. Dropped at the end. */
   readonly databaseUrl: string
-  /** Null when Redis is the in-process last resort. Its path is a logical database that no other file of this run uses. */
+  /** A logical database that no other file of this run uses. Null if Redis is emulated in this process. */
   readonly redisUrl: string | null
-  /** A new ioredis connection, for every source; options that name a host or port lead there. Closed at teardown. */
+  /** A new connection, whatever the source; options that name a host or port lead there. Closed at the end. */
   connectRedis(options?: RedisOptions): Redis
-  /** Each call: another fresh empty database. */
+  /** Each call: another fresh, empty database. */
   createDatabase(): Promise<string>
 }
 
 let made = 0
 
-/** For a test file's `t` or for one test's: what it made is closed and dropped at that one's teardown. */
+/** For a test file's `t` or for one test's: its teardown closes and drops everything. */
 export async function useServices(t: Test): Promise<Services> {
   const handOver = await runServices()
   endWithRunner()
@@ -29,7 +26,6 @@ export async function useServices(t: Test): Promise<Services> {
   const redisUrl = redisUrlOfThisFile(handOver)
   const redis = await redisConnections(redisUrl)
   const databases: string[] = []
-
   t.teardown(async () => {
     redis.closeAll()
     for (const url of databases) await dropDatabase(postgresUrl, url)
@@ -40,11 +36,10 @@ export async function useServices(t: Test): Promise<Services> {
     databases.push(url)
     return url
   }
-
   return { databaseUrl: await create(), redisUrl, connectRedis: redis.connect, createDatabase: create }
 }
 
-/** tap numbers the files of a run. Somebody's Redis is used as it was given: its databases are not ours to choose from. */
+/** tap numbers the files of a run. A Redis that somebody else runs is used as given: its databases are not ours. */
 function redisUrlOfThisFile({ redisUrl, redisDatabases }: HandOver): string | null {
   if (redisUrl === null || redisDatabases === null) return redisUrl
   return new URL(`/${Number(process.env.TAP_CHILD_ID ?? 0) % redisDatabases}`, redisUrl).href

@@ -1,15 +1,17 @@
-// One Postgres, on loopback, quick because nothing of it needs to survive the machine.
+// One Postgres on loopback, fast because its data need not survive the machine.
 import { chown, mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { Test } from 'tap'
 import { chooseLaunch, commandOf } from '../../src/embedded/as-unprivileged.ts'
 import { openDataDir } from '../../src/embedded/data-dir.ts'
-import type { Binaries } from './binaries.ts'
+import { type Binaries, findAnyPostgres } from './binaries.ts'
+import { freePort } from './ports.ts'
+import { launch, type PrivateServer, type ServerProcess, startPrivateServer } from './private-server.ts'
 import { run } from './processes.ts'
-import { launch, type ServerProcess } from './server-process.ts'
 
 /**
- * synchronous_commit stays on, so that commits wait for each other as they do in production; only the disk is not waited for.
- * 300 connections: two test files at a time, each with several instances and their pools.
+ * synchronous_commit stays on, so that commits wait for each other as in production; only the disk is not waited for. 300
+ * connections: two test files at a time, each with several instances and their pools.
  */
 export const postgresSettings: Record<string, string> = {
   fsync: 'off',
@@ -22,7 +24,31 @@ export const postgresSettings: Record<string, string> = {
 export const asArguments = (settings: Record<string, string>) =>
   Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
 
-/** Makes the cluster in `folder` at the first start. Superuser `postgres`, no password: it is on loopback for one run. */
+export interface PrivatePostgres extends PrivateServer {
+  /** Superuser, database `postgres`. */
+  readonly url: string
+  readonly port: number
+}
+
+/**
+ * A Postgres of the test's own, from this machine's binaries or npm's. `prepare` puts data into the folder before the first
+ * start; without it the first start creates them.
+ */
+export async function startPrivatePostgres(
+  t: Test,
+  prepare: (folder: string) => Promise<unknown> = async () => {},
+): Promise<PrivatePostgres> {
+  const port = await freePort()
+  let prepared = false
+  const server = await startPrivateServer(t, 'postgres', async (folder) => {
+    if (!prepared) await prepare(folder)
+    prepared = true
+    return startPostgres(await findAnyPostgres(folder), folder, port)
+  })
+  return Object.assign(server, { url: `postgres://postgres@127.0.0.1:${port}/postgres`, port })
+}
+
+/** Superuser `postgres` without a password: it is on loopback, for one run. */
 export async function startPostgres(
   binaries: Binaries,
   folder: string,
@@ -38,17 +64,10 @@ export async function startPostgres(
     await run(command, args, { ...as, env: binaries.env, cwd: dir.path })
   }
   const settings = { ...postgresSettings, listen_addresses: '127.0.0.1', unix_socket_directories: '' }
-  const [command, args] = commandOf(unprivileged, binaries.postgres, [
-    ...['-D', dir.cluster, '-p', String(port)],
-    ...asArguments(settings),
-  ])
+  const words = ['-D', dir.cluster, '-p', String(port), ...asArguments(settings)]
+  const [command, args] = commandOf(unprivileged, binaries.postgres, words)
   return launch({
-    command,
-    args,
-    folder: dir.path,
-    mark: dir.cluster,
-    env: binaries.env,
-    as,
+    ...{ command, args, folder: dir.path, mark: dir.cluster, env: binaries.env, as },
     ready: (pid) => saysReady(join(dir.cluster, 'postmaster.pid'), pid),
   })
 }
