@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** The executable: checks Node's version before it loads anything an old Node could not parse. Keep to old syntax here. */
+/** The executable: checks the version of Node before it loads anything that an old Node could not parse. Keep to old syntax here. */
 import { nodeRange, version } from './version.ts'
 
 const numbers = (text: string) => text.replace('>=', '').split('.').map(Number)

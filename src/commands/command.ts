@@ -1,4 +1,4 @@
-/** What a command is, and what those that work on the stores share. */
+/** What a command is, and what commands share. */
 import { nameMaxLength, namePattern } from '../../schemas/key.ts'
 import type { Config } from '../config.ts'
 import { type OpenOptions, openStores, type Stores } from '../process/wiring.ts'
@@ -8,7 +8,7 @@ import type { Actor } from '../stores.ts'
 import { printable } from './printable.ts'
 
 export interface Args {
-  /** The id given as a word; "" where the command takes none. */
+  /** "" if the command takes none. */
   id: string
   name?: string
   user?: string
@@ -24,12 +24,12 @@ export interface Args {
 export interface Command {
   /** The options it takes, besides --json. */
   takes: readonly (keyof Args)[]
-  /** The prefix of the id it takes as a word, if any. */
+  /** The prefix of the id it takes, if any. */
   id?: 'usr_' | 'apk_' | 'req_'
   run(config: Config, args: Args): Promise<{ json: unknown; lines: string[] } | undefined>
 }
 
-/** Runs the work with the stores open, also those of a service that is running beside. */
+/** Opens the stores for the work. A service may be running on them. */
 export async function withStores<T>(
   config: Config,
   work: (stores: Stores) => Promise<T>,
@@ -47,7 +47,7 @@ export async function withStores<T>(
   }
 }
 
-/** The operator, in the audit log: each command is a request of its own. */
+/** The operator in the audit log. Each command counts as a request. */
 export const operator = (): Actor => ({
   requestId: newId('req_'),
   keyId: null,
@@ -65,7 +65,7 @@ export function requiredName(args: Args, { tokenPrefix }: Pick<Config, 'tokenPre
       `--name must have 1 to ${nameMaxLength} characters, not only blanks, without control characters`,
     )
   }
-  if (holdsToken(name, tokenPrefix)) throw new Error('--name holds an API key; a name is kept and shown')
+  if (holdsToken(name, tokenPrefix)) throw new Error('--name contains an API key; names are stored and shown')
   return name
 }
 
@@ -75,7 +75,7 @@ export function wholeNumber(option: string, text: string, min: number, max: numb
   throw new Error(`--${option} must be a whole number from ${min} to ${max}`)
 }
 
-/** Lines of columns, each as wide as its widest cell when printed. Without a head for lists of name and value. */
+/** Lines of aligned columns. `head` is null for lists of name and value. */
 export function table(head: string[] | null, rows: string[][]): string[] {
   const lines = (head ? [head, ...rows] : rows).map((row) => row.map(printable))
   const widths = (lines[0] ?? []).map((_, i) => lines.reduce((max, row) => Math.max(max, row[i]!.length), 0))

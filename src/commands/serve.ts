@@ -15,7 +15,7 @@ import { version } from '../version.ts'
 import { type Command, operator } from './command.ts'
 import { printable } from './printable.ts'
 
-/** A stop that takes longer is cut short. */
+/** A stop that takes longer is aborted. */
 const closeTimeoutMs = 25_000
 const parentWatchMs = 250
 const logFlushMs = 1000
@@ -42,7 +42,7 @@ export const serve: Command = {
       else log.info({ signal }, 'stopping')
       await close()
       log.info('stopped')
-      // The reader of the log may have stopped reading.
+      // Nobody may be reading the log any more.
       await Promise.race([new Promise((resolve) => log.flush(resolve)), sleep(logFlushMs)])
     })
 
@@ -53,10 +53,10 @@ export const serve: Command = {
       signal: stopping.signal,
       onProgress: config.databaseUrl === null ? say : (line) => log.info(line),
     })
-    // A stop during the start waits until it has opened: it may have started a Postgres.
+    // A stop during the start waits for it to open: it may have started a Postgres.
     closers.push(() =>
       opening.then(
-        // No drain before it listened: no client knows of it yet.
+        // No drain before it listens: no client knows of it yet.
         (service) => service.close(service.app.server.listening ? drainMs : 0),
         () => {},
       ),
