@@ -1,4 +1,4 @@
-/** latchkey audit find | list: the only place that shows why a request was refused. */
+/** latchkey audit find | list: the only way to see why a request was refused. */
 import { type RefusalReason, refusalReasons } from '../../schemas/refusal.ts'
 import type { AuditEntry } from '../stores.ts'
 import { type Command, table, wholeNumber, withStores } from './command.ts'

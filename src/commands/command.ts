@@ -1,4 +1,4 @@
-/** What a command is, and what those that work on the stores share. */
+/** What a command is, and what commands share. */
 import { nameMaxLength, namePattern } from '../../schemas/key.ts'
 import type { Config } from '../config.ts'
 import { newId } from '../rules/id.ts'
@@ -9,7 +9,7 @@ import { openStores, type Stores } from '../wiring/stores.ts'
 import { printable } from './printable.ts'
 
 export interface Args {
-  /** The id given as a word; "" where the command takes none. */
+  /** "" if the command takes none. */
   id: string
   name?: string
   user?: string
@@ -25,12 +25,12 @@ export interface Args {
 export interface Command {
   /** The options it takes, besides --json. */
   takes: readonly (keyof Args)[]
-  /** The prefix of the id it takes as a word, if any. */
+  /** The prefix of the id it takes, if any. */
   id?: 'usr_' | 'apk_' | 'req_'
   run(config: Config, args: Args): Promise<{ json: unknown; lines: string[] } | undefined>
 }
 
-/** Runs the work with the stores open, also those of a service that is running beside. */
+/** Opens the stores for the work. A service may be running on them. */
 export async function withStores<T>(
   config: Config,
   work: (stores: Stores) => Promise<T>,
@@ -48,7 +48,7 @@ export async function withStores<T>(
   }
 }
 
-/** The operator, in the audit log: each command is a request of its own. */
+/** The operator in the audit log. Each command counts as a request. */
 export const operator = (): Actor => ({
   requestId: newId('req_'),
   keyId: null,
@@ -67,7 +67,7 @@ export function requiredName(args: Args, { tokenPrefix }: Pick<Config, 'tokenPre
     )
   }
   if (tokenFormat(tokenPrefix).isIn(name))
-    throw new Error('--name holds an API key; a name is kept and shown')
+    throw new Error('--name contains an API key; names are stored and shown')
   return name
 }
 
@@ -77,7 +77,7 @@ export function wholeNumber(option: string, text: string, min: number, max: numb
   throw new Error(`--${option} must be a whole number from ${min} to ${max}`)
 }
 
-/** Lines of columns, each as wide as its widest cell when printed. Without a head for lists of name and value. */
+/** Lines of aligned columns. `head` is null for lists of name and value. */
 export function table(head: string[] | null, rows: string[][]): string[] {
   const lines = (head ? [head, ...rows] : rows).map((row) => row.map(printable))
   const widths = (lines[0] ?? []).map((_, i) => lines.reduce((max, row) => Math.max(max, row[i]!.length), 0))

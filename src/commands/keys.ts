@@ -1,4 +1,4 @@
-/** latchkey keys create | list | revoke: the operator's way, for any user and without a key. */
+/** latchkey keys …: for the operator, for any user and without a key. */
 import { expiresAtEndS, listLimitMax, rateLimitMax } from '../../schemas/key.ts'
 import { keyState } from '../rules/key-state.ts'
 import { type KeyStore, keyBody, type StoredKey } from '../stores.ts'

@@ -1,4 +1,7 @@
-/** The command line: one plain line on stderr and exit code 1 for a fault; with `--json`, one JSON value for an answer. */
+/**
+ * The command line. A fault is one plain line on stderr and exit code 1. With `--json`, an answer
+ * is one JSON value.
+ */
 import { parseArgs } from 'node:util'
 import { readConfig } from '../config.ts'
 import { redactAnyToken } from '../rules/token.ts'
@@ -12,10 +15,10 @@ const usage = `latchkey ${version}
   latchkey migrate                                 bring the database schema up to date
   latchkey users create --name NAME
   latchkey users list
-  latchkey users delete usr_…                      soft-delete; returns once it holds everywhere
+  latchkey users delete usr_…                      soft-delete; returns once every instance refuses the keys
   latchkey keys create --user usr_… --name NAME [--rate-limit-rpm N] [--expires-at UNIX_SECONDS]
   latchkey keys list --user usr_…
-  latchkey keys revoke apk_…                       returns once it holds everywhere
+  latchkey keys revoke apk_…                       returns once every instance refuses the key
   latchkey keys rehash-status                      how many keys are not yet hashed under HASH_SECRET
   latchkey audit find req_…
   latchkey audit list [--reason REASON] [--key apk_…] [--since TIME] [--limit N]
@@ -24,7 +27,7 @@ const usage = `latchkey ${version}
   TIME is Unix seconds, an ISO 8601 date, or an age such as 90s, 15m, 6h, 7d.
   Configuration is by environment variables: see docs/operations.md.`
 
-/** Loaded on demand: a command needs little of what the service needs. */
+/** Loaded on demand: a command needs only a small part of the service. */
 const commands: Record<string, () => Promise<Command>> = {
   serve: async () => (await import('./serve.ts')).serve,
   migrate: async () => (await import('./migrate.ts')).runMigrate,

@@ -1,4 +1,4 @@
-/** latchkey migrate: what a start does by itself, for those who want it as a step of its own. */
+/** latchkey migrate: what every start does, as a step of its own. */
 import { type Command, withStores } from './command.ts'
 
 export const runMigrate: Command = {

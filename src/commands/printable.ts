@@ -1,6 +1,7 @@
 /**
- * Text that is safe on a terminal. Names, paths and headers come from strangers: control characters (C1 included) would
- * move the cursor, bidi overrides reorder a line, and U+2028 break it.
+ * Text that is safe on a terminal. Strangers choose names, paths and headers: control characters
+ * (C1 included) would move the cursor, bidi overrides would reorder a line, and U+2028 would break
+ * it.
  */
 const unsafe = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/gu
 

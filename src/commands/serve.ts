@@ -14,7 +14,7 @@ import type { Stores } from '../wiring/stores.ts'
 import { type Command, operator } from './command.ts'
 import { printable } from './printable.ts'
 
-/** A stop that takes longer is cut short. */
+/** A stop that takes longer is aborted. */
 const closeTimeoutMs = 25_000
 const parentWatchMs = 250
 const logFlushMs = 1000
@@ -41,7 +41,7 @@ export const serve: Command = {
       else log.info({ signal }, 'stopping')
       await close()
       log.info('stopped')
-      // The reader of the log may have stopped reading.
+      // Nobody may be reading the log any more.
       await Promise.race([new Promise((resolve) => log.flush(resolve)), sleep(logFlushMs)])
     })
 
@@ -52,10 +52,10 @@ export const serve: Command = {
       signal: stopping.signal,
       onProgress: config.databaseUrl === null ? say : (line) => log.info(line),
     })
-    // A stop during the start waits until it has opened: it may have started a Postgres.
+    // A stop during the start waits for it to open: it may have started a Postgres.
     closers.push(() =>
       opening.then(
-        // No drain before it listened: no client knows of it yet.
+        // No drain before it listens: no client knows of it yet.
         (service) => service.close(service.app.server.listening ? drainMs : 0),
         () => {},
       ),
@@ -106,7 +106,10 @@ export const serve: Command = {
   },
 }
 
-/** For a name with several addresses Fastify would open more servers, without our handlers for parser errors. */
+/**
+ * For a name with several addresses Fastify would open more servers, without our handlers for
+ * parser errors.
+ */
 const oneAddress = async (host: string) => (await lookup(host)).address
 
 /** npm passes a signal to its shell only: without this the service would outlive `npm start`. */
@@ -142,7 +145,10 @@ async function allListening(listeners: Listener[]) {
   if (faults.length > 0) throw new Error(faults.join('; '))
 }
 
-/** On an empty embedded database: creates a first user and key, and prints the key once, so there is something to call with. */
+/**
+ * On an empty embedded database: creates a first user and key, and prints the key once, so there is
+ * something to call with.
+ */
 async function greet(
   config: Config,
   { users, keys, mintKey }: Stores,

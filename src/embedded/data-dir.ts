@@ -1,7 +1,7 @@
-/** What lies where in DATA_DIR. */
+/** What is where in DATA_DIR. */
 import { existsSync, mkdirSync, realpathSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
-import { codeOf, fileFault, messageOf } from './faults.ts'
+import { codeOf, fileFault } from './faults.ts'
 
 export interface DataDir {
   readonly path: string
@@ -9,7 +9,8 @@ export interface DataDir {
   readonly cluster: string
   readonly log: string
   readonly password: string
-  readonly startLock: string
+  /** Names the Latchkey that owns the Postgres. */
+  readonly lock: string
   /** Links to the libraries, where node_modules cannot be written. */
   readonly libraries: string
 }
@@ -19,36 +20,40 @@ const pathsIn = (path: string): DataDir => ({
   cluster: join(path, 'postgres'),
   log: join(path, 'postgres.log'),
   password: join(path, 'postgres-password'),
-  startLock: join(path, 'postgres.lock'),
+  lock: join(path, 'postgres.lock'),
   libraries: join(path, 'postgres-libraries'),
 })
 
-export function openDataDir(path: string): DataDir {
+export function openDataDir(given: string): DataDir {
+  const path = resolve(given)
   try {
-    const wanted = resolve(path)
-    // Only the last one is private: the user Postgres runs as may have to get through the parents.
-    mkdirSync(dirname(wanted), { recursive: true })
+    // Only the last directory is private: the user that Postgres runs as may need to pass through
+    // its parents.
+    mkdirSync(dirname(path), { recursive: true })
     try {
-      mkdirSync(wanted, { mode: 0o700 })
+      // Not recursive: in /proc that never returns.
+      mkdirSync(path, { mode: 0o700 })
     } catch (error) {
       if (codeOf(error) !== 'EEXIST') throw error
     }
-    // The real path: which server runs here must not depend on the link by which someone came.
-    return pathsIn(realpathSync(wanted))
+    // The real path: two paths to the same directory must find the same server.
+    return pathsIn(realpathSync(path))
   } catch (error) {
-    // Where no folder can be made, such as in /proc, the error is "no such file".
-    if (codeOf(error) === 'ENOENT')
-      throw new Error(`DATA_DIR ${resolve(path)} cannot be made: ${messageOf(error)}`, { cause: error })
-    throw fileFault(error, resolve(path))
+    // Where no directory can be made, as in /proc, the error is "no such file".
+    if (codeOf(error) === 'ENOENT') throw new Error(`DATA_DIR ${path} cannot be made`, { cause: error })
+    throw fileFault(error, path)
   }
 }
 
 export const hasDatabase = ({ cluster }: DataDir) => existsSync(join(cluster, 'PG_VERSION'))
 
-/** Looks before anything is written. While another Latchkey sets one up, wait for it. */
+/**
+ * Checks before anything is written. If another Latchkey may be setting one up, the caller waits
+ * for it.
+ */
 export function requireDatabase(path: string): void {
   const dir = pathsIn(resolve(path))
-  if (!hasDatabase(dir) && !existsSync(dir.startLock)) throw noDatabase(dir.path)
+  if (!hasDatabase(dir) && !existsSync(dir.lock)) throw noDatabase(dir.path)
 }
 
 export const noDatabase = (path: string) =>

@@ -1,17 +1,22 @@
-/** The HASH_SECRET of an embedded database: created once, and stored beside the data that is worthless without it. */
+/**
+ * The HASH_SECRET of an embedded database: created once, and stored beside the data that is
+ * worthless without it.
+ */
 import { randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { codeOf } from './faults.ts'
 import { createSecret, readSecret } from './secret-file.ts'
 
-/** `isNeeded`: whether there are keys, which only the lost secret would find. Then no other one is created in its place. */
+/**
+ * `isNeeded`: whether there are keys, which only the lost secret can find. If so, no new one is
+ * created in its place.
+ */
 export async function readOrCreateHashSecret(
   dataDir: string,
   isNeeded: () => Promise<boolean>,
 ): Promise<string> {
   const file = join(dataDir, 'hash-secret')
-  const existing = read(file)
+  const existing = readSecret(file)
   if (existing !== null) return existing
   if (await isNeeded())
     throw new Error(
@@ -19,12 +24,4 @@ export async function readOrCreateHashSecret(
     )
   mkdirSync(dataDir, { recursive: true, mode: 0o700 })
   return createSecret(file, randomBytes(32).toString('base64url'))
-}
-
-function read(file: string): string | null {
-  try {
-    return readSecret(file)
-  } catch (error) {
-    throw new Error(`cannot read ${file}: ${codeOf(error)}`, { cause: error })
-  }
 }

@@ -1,7 +1,8 @@
 /**
- * The Postgres that Latchkey starts itself when it is given none. It lives in DATA_DIR, is shared by all Latchkey processes that use
- * it, and stops with the last of them. One process may start it and another stop it: the service may have been killed, or a
- * command may have come first.
+ * The Postgres that Latchkey starts when it is given none. It lives in DATA_DIR. The Latchkey that
+ * owns the lock starts and stops it: the service, or a command with no service running. A command
+ * beside a service uses the service's. A killed owner leaves Postgres running, and the next owner
+ * takes it over.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { chooseLaunch } from './as-unprivileged.ts'
@@ -9,30 +10,35 @@ import { findBinaries } from './binaries.ts'
 import { type DataDir, hasDatabase, noDatabase, openDataDir, requireDatabase } from './data-dir.ts'
 import { fileFault, lastRelevantLine, logSince } from './faults.ts'
 import { handOver, hasCluster, makeCluster, removeHalfMade } from './initdb.ts'
-import { findPostmaster } from './pid-file.ts'
-import { answers, type Started, startMsMax, startPostmaster, stopPostmaster } from './postmaster.ts'
-import { isAlive } from './processes.ts'
+import { lockAsCommand, ownerOf, type Role, takeLock, unlock } from './lock.ts'
+import {
+  answers,
+  findPostmaster,
+  type Postmaster,
+  startMsMax,
+  startPostmaster,
+  stopPostmaster,
+} from './postmaster.ts'
+import { isAlive, pidOf } from './processes.ts'
 import { readSecret } from './secret-file.ts'
-import { withStartLock } from './start-lock.ts'
-import { addUser, type Role, type User, usersOf } from './users.ts'
 
 export interface EmbeddedPostgres {
   /** postgres://latchkey:<password>@127.0.0.1:<port>/latchkey */
   readonly url: string
-  /** Whether this call initialised a new cluster (first start). */
-  readonly created: boolean
   /** Resolves with a plain description if Postgres stops by itself. Never rejects. */
   readonly exited: Promise<string>
-  /** Leaves it, and stops the server unless another Latchkey process still uses it. Idempotent. */
+  /** Stops the server, if this process owns it. Idempotent. */
   stop(): Promise<void>
 }
 
 export interface Options {
   /** DATA_DIR, absolute or relative; made (0700) if absent. */
   dataDir: string
-  /** Only one `serve` at a time for a DATA_DIR; any number of `command`. */
+  /**
+   * There is one `serve` at a time for a DATA_DIR. A `command` waits for another command to end.
+   */
   role: Role
-  /** Fail where there is no database yet, and leave no folder behind. */
+  /** Fail if there is no database yet, and leave no folder behind. */
   mustExist?: boolean
   /** Lines for a person to read, during the first set-up only. */
   onProgress?: (line: string) => void
@@ -41,82 +47,69 @@ export interface Options {
 const lookAgainMs = 20
 const exitWatchMs = 250
 const killedMsMax = 2_000
+// Longer than a first set-up or a recovery takes on a slow disk.
+const waitMsMax = 120_000
 
 export async function openEmbeddedPostgres(options: Options): Promise<EmbeddedPostgres> {
   if (options.mustExist) requireDatabase(options.dataDir)
   const dir = openDataDir(options.dataDir)
-  return locked(dir, () => open(dir, options))
-}
-
-/** All that look at, set up, start or stop this Postgres do so one after the other. */
-async function locked<T>(dir: DataDir, work: () => Promise<T>): Promise<T> {
   try {
-    return await withStartLock(dir.startLock, work)
+    const others = await lockOrJoin(dir, options.role)
+    return others ? connection(dir, others, async () => {}) : await own(dir, options)
   } catch (error) {
     throw fileFault(error, dir.path)
   }
 }
 
-async function open(
-  dir: DataDir,
-  { role, mustExist = false, onProgress = () => {} }: Options,
-): Promise<EmbeddedPostgres> {
-  if (mustExist && !hasDatabase(dir)) throw noDatabase(dir.path)
-  const service = role === 'serve' ? await anotherService(dir) : undefined
-  if (service) {
-    throw new Error(
-      `DATA_DIR ${dir.path} is already served by another Latchkey (process ${service.pid}): stop that one first, or give this one a DATA_DIR of its own`,
-    )
+/**
+ * Null once this process owns the lock. Beside a running service, a command gets the service's
+ * Postgres instead.
+ */
+async function lockOrJoin(dir: DataDir, role: Role): Promise<Postmaster | null> {
+  for (const startMs = Date.now(); !takeLock(dir.lock, role); await pause(lookAgainMs)) {
+    const owner = ownerOf(dir.lock)
+    if (owner === null) continue
+    const waitedMs = Date.now() - startMs
+    const pid = pidOf(owner.identity)
+    if (owner.role === 'serve') {
+      // One that was killed a moment ago may not have ended yet.
+      if (role === 'serve' && waitedMs > killedMsMax)
+        throw new Error(
+          `DATA_DIR ${dir.path} is already served by another Latchkey (process ${pid}): stop that one first, or give this one a DATA_DIR of its own`,
+        )
+      const postmaster = role === 'command' ? findPostmaster(dir) : null
+      if (postmaster && (await answers(postmaster))) return postmaster
+    }
+    if (waitedMs > waitMsMax)
+      throw new Error(
+        `Another Latchkey (process ${pid}) has been using the Postgres of DATA_DIR ${dir.path} for ${waitMsMax / 1000} s: wait for it, or end it`,
+      )
   }
-  const created = !hasDatabase(dir)
-  const { pid, port, child } = await findOrStart(dir, onProgress)
+  return null
+}
+
+async function own(dir: DataDir, { mustExist, onProgress = () => {} }: Options): Promise<EmbeddedPostgres> {
   try {
-    const password = readSecret(dir.password)
-    if (password === null)
-      throw new Error(`${dir.password} is missing, and nothing else opens the data in ${dir.cluster}`)
-    const removeUser = addUser(dir.path, role)
-    const exit = watchExit(dir, pid, child)
-    // One that has lost its server must not keep another from starting.
-    exit.happened.then(removeUser)
-    const leave = async () => {
-      removeUser()
-      await stopUnlessUsed(dir)
-    }
-    let left: Promise<void> | undefined
-    const stop = () => {
-      exit.ignore()
-      left ??= locked(dir, leave)
-      return left
-    }
-    return {
-      url: `postgres://latchkey:${password}@127.0.0.1:${port}/latchkey`,
-      created,
-      exited: exit.happened,
-      stop,
-    }
+    if (hasDatabase(dir)) readPassword(dir)
+    else if (mustExist) throw noDatabase(dir.path)
+    const postmaster = await findOrStart(dir, onProgress)
+    return connection(dir, postmaster, async () => {
+      // A command that comes now must not join a server that is about to stop.
+      lockAsCommand(dir.lock)
+      await stopPostmaster(dir)
+      unlock(dir.lock)
+    })
   } catch (error) {
-    await stopUnlessUsed(dir)
+    unlock(dir.lock)
     throw error
   }
 }
 
-/** One that was killed a moment ago may not have ended yet. */
-async function anotherService(dir: DataDir): Promise<User | undefined> {
-  for (const giveUpAtMs = Date.now() + killedMsMax; ; await pause(lookAgainMs)) {
-    const service = usersOf(dir.path).find(({ role }) => role === 'serve')
-    if (service === undefined || Date.now() > giveUpAtMs) return service
-  }
-}
-
-async function stopUnlessUsed(dir: DataDir): Promise<void> {
-  if (usersOf(dir.path).length === 0) await stopPostmaster(dir)
-}
-
-async function findOrStart(dir: DataDir, onProgress: (line: string) => void): Promise<Started> {
+async function findOrStart(dir: DataDir, onProgress: (line: string) => void): Promise<Postmaster> {
   for (const giveUpAtMs = Date.now() + startMsMax; Date.now() < giveUpAtMs; await pause(lookAgainMs)) {
-    const found = findPostmaster(dir.cluster)
+    const found = findPostmaster(dir)
     if (found === null) return start(dir, onProgress)
-    if (found.ready && (await answers(found.port))) return { ...found, child: null }
+    if (await answers(found)) return found
   }
   const why = lastRelevantLine(logSince(dir.log, 0))
   throw new Error(
@@ -124,8 +117,8 @@ async function findOrStart(dir: DataDir, onProgress: (line: string) => void): Pr
   )
 }
 
-async function start(dir: DataDir, onProgress: (line: string) => void): Promise<Started> {
-  const begunMs = Date.now()
+async function start(dir: DataDir, onProgress: (line: string) => void): Promise<Postmaster> {
+  const startMs = Date.now()
   const binaries = findBinaries(dir.libraries)
   const { launch, major } = chooseLaunch(binaries, dir)
   removeHalfMade(dir)
@@ -135,30 +128,35 @@ async function start(dir: DataDir, onProgress: (line: string) => void): Promise<
     makeCluster(dir, binaries, launch)
   }
   handOver(dir.cluster, launch)
-  const started = await startPostmaster(dir, binaries, launch)
+  const postmaster = await startPostmaster(dir, binaries, launch)
   if (isNew) {
-    onProgress(`Postgres ready in ${((Date.now() - begunMs) / 1000).toFixed(1)} s`)
+    onProgress(`Postgres ready in ${((Date.now() - startMs) / 1000).toFixed(1)} s`)
     if (launch.warning) onProgress(launch.warning)
   }
-  return started
+  return postmaster
 }
 
-function watchExit(dir: DataDir, pid: number, child: Started['child']) {
-  let tell = (_how: string): void => {}
-  const happened = new Promise<string>((resolve) => {
-    tell = (how) => resolve(`Postgres (process ${pid}) ${how}; its log is ${dir.log}`)
-  })
-  const onExit = (code: number | null, signal: string | null) =>
-    tell(signal === null ? `ended with status ${code}` : `was ended by ${signal}`)
-  child?.once('exit', onExit)
-  const watch = setInterval(() => {
-    if (child === null && !isAlive(pid)) tell('is gone')
-  }, exitWatchMs)
-  watch.unref()
-  const ignore = () => {
-    child?.off('exit', onExit)
+function readPassword(dir: DataDir): string {
+  const password = readSecret(dir.password)
+  if (password !== null) return password
+  throw new Error(`${dir.password} is missing, and nothing else opens the data in ${dir.cluster}`)
+}
+
+function connection(dir: DataDir, { pid, port }: Postmaster, leave: () => Promise<void>): EmbeddedPostgres {
+  let watch: NodeJS.Timeout
+  let left: Promise<void> | undefined
+  const stop = () => {
     clearInterval(watch)
+    left ??= leave()
+    return left
   }
-  happened.then(() => clearInterval(watch))
-  return { happened, ignore }
+  const exited = new Promise<string>((resolve) => {
+    watch = setInterval(() => {
+      if (isAlive(pid)) return
+      resolve(`Postgres (process ${pid}) is gone; its log is ${dir.log}`)
+      // One that has lost its server must not keep another from starting.
+      stop().catch(() => {})
+    }, exitWatchMs).unref()
+  })
+  return { url: `postgres://latchkey:${readPassword(dir)}@127.0.0.1:${port}/latchkey`, exited, stop }
 }

@@ -1,136 +1,143 @@
-/** Starts and stops the Postgres process. For the holder of the start lock. */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
-import { closeSync, fstatSync, ftruncateSync, openSync } from 'node:fs'
-import { connect, createServer } from 'node:net'
+/**
+ * Finds, starts and stops the Postgres process of a DATA_DIR. Only the owner of the lock starts and
+ * stops it.
+ */
+import { spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { closeSync, fstatSync, ftruncateSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { type AddressInfo, connect, createServer } from 'node:net'
+import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
-import { commandOf, type Launch } from './as-unprivileged.ts'
+import { type Launch, run } from './as-unprivileged.ts'
 import { type Binaries, findBinaries } from './binaries.ts'
 import type { DataDir } from './data-dir.ts'
-import { diskFull, lastRelevantLine, logSince, saysDiskFull } from './faults.ts'
-import { findPostmaster, type Postmaster, readPidFile } from './pid-file.ts'
-import { isAlive, killStrays } from './processes.ts'
+import { codeOf, lastRelevantLine, logSince } from './faults.ts'
+import { isAlive, isPostgresOf } from './processes.ts'
 import { settings } from './server-settings.ts'
 
 const logBytesMax = 1024 * 1024
-const lookAgainMs = 10
-// A recovery after a crash replays at most max_wal_size.
+// A recovery after a crash replays at most max_wal_size. Backends of a killed Postgres end with
+// their statement.
 export const startMsMax = 60_000
-const straysMsMax = 15_000
 const onWindows = process.platform === 'win32'
 
-export interface Started extends Postmaster {
-  /** Null if another process started it, or pg_ctl did (Windows). */
-  readonly child: ChildProcess | null
+export interface Postmaster {
+  readonly pid: number
+  readonly port: number
+  readonly ready: boolean
 }
 
-export async function startPostmaster(dir: DataDir, binaries: Binaries, launch: Launch): Promise<Started> {
-  const begunMs = Date.now()
-  for (let attempt = 1; ; attempt++) {
-    const outcome = await startOnce(dir, binaries, launch, await freePort())
-    if ('pid' in outcome) return outcome
-    const { said } = outcome
-    // Another program may have taken the port since it was found free.
-    if (/could not bind|Address already in use/i.test(said) && attempt < 10) continue
-    // The backends of a killed postmaster end a moment after it, or never.
-    const isBlocked = /pre-existing shared memory block|lock file ".*" already exists/.test(said)
-    if (isBlocked && Date.now() - begunMs < straysMsMax) {
-      if (Date.now() - begunMs > 1_000) killStrays(dir.cluster)
-      await pause(50)
-      continue
-    }
-    if (saysDiskFull(said)) throw diskFull(dir.path)
-    const why = lastRelevantLine(said) || outcome.ended
-    throw new Error(`Postgres did not start: ${why} (its log is ${dir.log})`)
+const pidFile = (cluster: string) => join(cluster, 'postmaster.pid')
+
+/**
+ * The Postgres that runs in this directory, by its postmaster.pid: the file may have outlived it.
+ */
+export function findPostmaster({ cluster }: DataDir): Postmaster | null {
+  try {
+    // The lines: process id, directory, start, port, socket directory, address, shared memory,
+    // state.
+    const lines = readFileSync(pidFile(cluster), 'utf8').split('\n')
+    const [pid, port] = [Number(lines[0]), Number(lines[3])]
+    return isPostgresOf(cluster, pid) ? { pid, port, ready: lines[7]?.trim() === 'ready' } : null
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return null
+    throw error
   }
 }
 
-async function startOnce(
-  dir: DataDir,
-  binaries: Binaries,
-  launch: Launch,
-  port: number,
-): Promise<Started | { said: string; ended: string }> {
-  const log = openLog(dir)
-  // pg_ctl drops an administrator's rights, starts it and leaves.
-  const [file, args] = onWindows
-    ? [binaries.pgCtl, ['start', '-W', '-D', dir.cluster, '-l', dir.log, '-o', settings(port).join(' ')]]
-    : commandOf(launch, binaries.postgres, ['-D', dir.cluster, ...settings(port)])
-  // A session of its own: on Ctrl-C the service still has something to write. No pipes: nothing may keep this process running,
-  // or keep its stdout open once it has ended.
-  const child = spawn(file, args, {
-    ...launch.as,
-    cwd: dir.path,
-    env: binaries.env,
-    detached: true,
-    stdio: ['ignore', log.fd, log.fd],
-    windowsHide: true,
-  })
-  closeSync(log.fd)
-  child.unref()
-  let ended = ''
-  child.on('error', (error) => {
-    ended = error.message
-  })
-  child.on('exit', (code, signal) => {
-    if (!onWindows || code !== 0) ended = signal ?? `status ${code}`
-  })
-
-  for (const giveUpAtMs = Date.now() + startMsMax; Date.now() < giveUpAtMs; await pause(lookAgainMs)) {
-    if (ended !== '') return { said: logSince(dir.log, log.offset), ended }
-    const postmaster = readPidFile(dir.cluster)
-    // unshare and setpriv become Postgres, so the child's id is Postgres's.
-    if (postmaster?.ready && postmaster.port === port && (onWindows || postmaster.pid === child.pid))
-      return { ...postmaster, child: onWindows ? null : child }
-  }
-  // Left running: a long recovery goes on, and the next start finds it.
-  const why = lastRelevantLine(logSince(dir.log, log.offset))
-  throw new Error(`Postgres is not ready after ${startMsMax / 1000} s: ${why} (its log is ${dir.log})`)
-}
-
-// Asks whether it speaks TLS, to which every Postgres answers with one byte.
+// Asks whether it speaks TLS, which every Postgres answers with one byte.
 const sslRequest = Buffer.from([0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f])
 const answerMsMax = 5_000
 
-/** Whether it takes connections: one that is being killed may still look alive, and even have its port open. */
-export function answers(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect({ host: '127.0.0.1', port, timeout: answerMsMax }, () => socket.write(sslRequest))
-    const end = (answered: boolean) => {
-      socket.destroy()
-      resolve(answered)
-    }
-    socket.once('data', () => end(true))
-    for (const event of ['error', 'close', 'timeout']) socket.once(event, () => end(false))
-  })
+/**
+ * Whether it takes connections: one that is being killed may still look alive and even have its
+ * port open.
+ */
+export async function answers({ ready, port }: Postmaster): Promise<boolean> {
+  if (!ready) return false
+  const socket = connect({ host: '127.0.0.1', port })
+  try {
+    socket.write(sslRequest)
+    await once(socket, 'data', { signal: AbortSignal.timeout(answerMsMax) })
+    return true
+  } catch {
+    return false
+  } finally {
+    socket.destroy()
+  }
 }
 
-/** Opened here and passed on, so that it belongs to the owner of DATA_DIR. Cut at a start when it is long. */
+// The port was taken by another program since it was found free, or backends of a killed Postgres
+// still run.
+const passing =
+  /could not bind|Address already in use|pre-existing shared memory block|lock file ".*" already exists/i
+
+export async function startPostmaster(dir: DataDir, binaries: Binaries, launch: Launch): Promise<Postmaster> {
+  // A file that outlived its Postgres may name what is now another process, and Postgres would
+  // refuse to start.
+  rmSync(pidFile(dir.cluster), { force: true })
+  for (const giveUpAtMs = Date.now() + startMsMax; ; await pause(50)) {
+    const failure = start(dir, binaries, launch, await freePort())
+    const started = failure === null ? findPostmaster(dir) : null
+    if (started) return started
+    const output = failure ?? 'it ended at once'
+    if (!passing.test(output) || Date.now() > giveUpAtMs)
+      throw new Error(`Postgres did not start: ${lastRelevantLine(output)} (its log is ${dir.log})`)
+  }
+}
+
+/**
+ * What Postgres wrote, if it did not start. It is left running if only the time ran out: then the
+ * next start finds it.
+ */
+function start(dir: DataDir, binaries: Binaries, launch: Launch, port: number): string | null {
+  const log = openLog(dir)
+  const options = [...settings(port), '-D', dir.cluster].map(quoted).join(' ')
+  const args = ['start', '--silent', '--wait', `--timeout=${startMsMax / 1000}`, '-o', options]
+  // pg_ctl gives it a session of its own, so that Ctrl-C does not reach it: the service still has
+  // something to write.
+  const { ok, output } = run(launch, binaries, binaries.pgCtl, onWindows ? [...args, '-l', dir.log] : args, {
+    cwd: dir.path,
+    // Not as an option: pg_ctl would not quote it for the shell.
+    env: { ...binaries.env, PGDATA: dir.cluster },
+    stdio: ['ignore', log.fd, 'pipe'],
+  })
+  closeSync(log.fd)
+  return ok ? null : logSince(dir.log, log.offset) || output
+}
+
+/** For the shell by which pg_ctl starts Postgres. */
+const quoted = (word: string) => (onWindows ? `"${word}"` : `'${word.replaceAll("'", `'\\''`)}'`)
+
+/**
+ * Opened here and passed on, so that it belongs to the owner of DATA_DIR. Truncated at a start when
+ * it is long.
+ */
 function openLog(dir: DataDir): { fd: number; offset: number } {
   const fd = openSync(dir.log, 'a', 0o600)
   if (fstatSync(fd).size > logBytesMax) ftruncateSync(fd)
   return { fd, offset: fstatSync(fd).size }
 }
 
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer()
-    server.on('error', reject)
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address()
-      server.close(() => resolve(typeof address === 'object' && address ? address.port : 0))
-    })
-  })
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  return port
 }
 
-// Fast: it ends its connections, writes everything to disk and exits. Immediate: as in a crash; the next start recovers.
+// Fast: it ends its connections, writes everything to disk and exits. Immediate: as in a crash; the
+// next start recovers.
 const stopSignals = [
-  { signal: 'SIGINT', msMax: 10_000 },
-  { signal: 'SIGQUIT', msMax: 5_000 },
+  ['SIGINT', 10_000],
+  ['SIGQUIT', 5_000],
 ] as const
 
-/** Stops any Postgres that runs here. Resolves when it is gone, or when nothing more can be done about it. */
+/** Resolves when it is gone, or when nothing more can be done about it. */
 export async function stopPostmaster(dir: DataDir): Promise<void> {
-  const pid = findPostmaster(dir.cluster)?.pid
+  const pid = findPostmaster(dir)?.pid
   if (pid === undefined) return
   if (onWindows) {
     // A signal would kill it there.
@@ -138,13 +145,13 @@ export async function stopPostmaster(dir: DataDir): Promise<void> {
     spawnSync(pgCtl, ['stop', '-m', 'fast', '-D', dir.cluster], { windowsHide: true, env })
     return
   }
-  for (const { signal, msMax } of stopSignals) {
+  for (const [signal, msMax] of stopSignals) {
     try {
       process.kill(pid, signal)
     } catch {
       return
     }
-    for (const giveUpAtMs = Date.now() + msMax; Date.now() < giveUpAtMs; await pause(lookAgainMs))
+    for (const giveUpAtMs = Date.now() + msMax; Date.now() < giveUpAtMs; await pause(10))
       if (!isAlive(pid)) return
   }
 }

@@ -7,13 +7,13 @@ import { codeOf } from './faults.ts'
 export function readSecret(file: string): string | null {
   try {
     return readFileSync(file, 'utf8').trim() || null
-  } catch (error) {
-    if (codeOf(error) === 'ENOENT') return null
-    throw error
+  } catch (cause) {
+    if (codeOf(cause) === 'ENOENT') return null
+    throw new Error(`cannot read ${file}: ${codeOf(cause)}`, { cause })
   }
 }
 
-/** On disk when it returns. Of two that create it at once, both return the first one's. */
+/** On disk when it returns. If two processes create it at once, both return the first one's. */
 export function createSecret(file: string, secret: string): string {
   const unfinished = `${file}.${process.pid}`
   writeFileSync(unfinished, `${secret}\n`, { mode: 0o600, flush: true })
@@ -29,13 +29,12 @@ export function createSecret(file: string, secret: string): string {
   }
 }
 
-/** A new name in a directory only lasts once the directory is on disk. Windows has no such thing. */
+/**
+ * A new name only survives a power cut once its directory is on disk. Windows has no such thing.
+ */
 export function syncDirectory(path: string): void {
   if (process.platform === 'win32') return
   const fd = openSync(path, 'r')
-  try {
-    fsyncSync(fd)
-  } finally {
-    closeSync(fd)
-  }
+  fsyncSync(fd)
+  closeSync(fd)
 }

@@ -20,7 +20,8 @@ export const settings = (port: number): string[] =>
     'log_timezone=UTC',
     'logging_collector=off',
     'log_destination=stderr',
-    // The client learns of a failed statement. In this log they would grow without bound and quote rows.
+    // The client learns of a failed statement. In this log they would grow without bound and quote
+    // rows.
     'log_min_messages=log',
     'log_min_error_statement=panic',
     'log_checkpoints=off',

@@ -1,4 +1,4 @@
-// AUDIT_RETENTION_DAYS as an operator sees it: a start drops the refusals that are older, whole days at a time, and says so.
+// AUDIT_RETENTION_DAYS as an operator sees it: a start drops older refusals, whole days at a time, and says so.
 import postgres from 'postgres'
 import t from 'tap'
 import { startInstance } from '../instance.ts'
@@ -13,7 +13,7 @@ t.test(
     const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })
     t.teardown(() => sql.end({ timeout: 1 }))
 
-    /** A partition as the service made it so many days ago, with one entry; answers its name. */
+    /** A partition as the service made it this many days ago, with one entry. Returns its name. */
     async function dayAgo(days: number): Promise<string> {
       const [day] = await sql`
         select 'audit_refusals_' || to_char(d, 'YYYYMMDD') as name, d::text as "from", (d + 1)::text as "to"

@@ -1,5 +1,5 @@
-// The command line as it is shipped: JavaScript, compiled from the sources as they are now. In a folder of its own, named by
-// what it was compiled from: `dist/` may be older, or be removed by a build at the same moment.
+// The command line as it is shipped: JavaScript, compiled from the current sources. In a folder of its own, named after a digest of
+// the sources: `dist/` may be older, or be written by a build at the same moment.
 import { execFile } from 'node:child_process'
 import { createHash, randomUUID } from 'node:crypto'
 import { access, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
@@ -16,7 +16,7 @@ const keptMs = 24 * 3_600_000
 
 let built: Promise<string> | undefined
 
-/** The path of cli.js. Compiles at the first call where no build of these sources is there. */
+/** The path of cli.js. Compiles at the first call, unless there is a build of these sources. */
 export function builtCli(): Promise<string> {
   built ??= build()
   return built
@@ -27,7 +27,7 @@ async function build(): Promise<string> {
   const cli = join(folder, 'src', 'cli.js')
   if (await exists(cli)) return cli
   await removeOld()
-  // Made beside and renamed into place: of two test files that build at once one finds the other's, whole.
+  // Renamed into place: if two test files build at once, one finds the other's whole build.
   const own = `${folder}.${randomUUID()}`
   await compile(own)
   try {
@@ -59,7 +59,7 @@ async function digest(): Promise<string> {
   return hash.digest('hex').slice(0, 16)
 }
 
-/** Builds of sources that are no more; another run may still use a young one. */
+/** Removes builds of older sources. Another run may still use a recent one. */
 async function removeOld(): Promise<void> {
   await mkdir(builds, { recursive: true })
   for (const name of await readdir(builds)) {

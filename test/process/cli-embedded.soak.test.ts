@@ -4,15 +4,16 @@ import { join } from 'node:path'
 import t from 'tap'
 import { embeddedEnv } from './embedded.ts'
 import { everyCommand } from './every-command.ts'
-import { serveLatchkey } from './latchkey.ts'
+import { runLatchkey, serveLatchkey } from './latchkey.ts'
 
 t.test('on a Postgres of its own with no service running, --json is one JSON value', async (t) => {
   const env = await embeddedEnv(t)
-  await everyCommand(t, env, null)
+  await everyCommand(t, (...words) => runLatchkey(t, env, ...words), null)
   t.notOk(existsSync(join(env.DATA_DIR, 'postgres', 'postmaster.pid')), 'no Postgres is left running')
 })
 
 t.test('on a Postgres of its own beside a running service, --json is one JSON value', async (t) => {
   const env = await embeddedEnv(t)
-  await everyCommand(t, env, (await serveLatchkey(t, env)).url)
+  const { url } = await serveLatchkey(t, env)
+  await everyCommand(t, (...words) => runLatchkey(t, env, ...words), url)
 })

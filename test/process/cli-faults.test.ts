@@ -4,12 +4,11 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { tokenFormat } from '../../src/rules/token.ts'
 import { useServices } from '../services/index.ts'
-import { aFolder, type Env, externalEnv, runLatchkey } from './latchkey.ts'
+import { aFolder, type Ended, externalEnv, openCommandLine, runLatchkey } from './latchkey.ts'
 
 type Case = [words: string[], why: RegExp]
 
-async function fails(t: Test, env: Env, words: string[], why: RegExp) {
-  const { code, stdout, stderr } = await runLatchkey(t, env, ...words)
+function failed(t: Test, { code, stdout, stderr }: Ended, words: string[], why: RegExp) {
   const what = words.join(' ').slice(0, 60)
   t.equal(code, 1, `${what}: exit code 1`)
   t.equal(stdout, '', `${what}: nothing on stdout`)
@@ -18,22 +17,13 @@ async function fails(t: Test, env: Env, words: string[], why: RegExp) {
   t.notMatch(stderr, /Error:|\bat .*:\d+:\d+|node:/, `${what}: no stack`)
 }
 
-/** Two at a time: most of a command's time is its start. */
-async function allFail(t: Test, env: Env, cases: Case[]) {
-  const left = [...cases]
-  const work = async () => {
-    for (let next = left.shift(); next; next = left.shift()) await fails(t, env, ...next)
-  }
-  await Promise.all([work(), work()])
-}
-
-t.test('a command that is written wrongly is refused in one line', async (t) => {
-  const env = externalEnv(await useServices(t))
+t.test('a command that is written wrongly, or names an absent id, is refused in one line', async (t) => {
+  const { run } = await openCommandLine(t, externalEnv(await useServices(t)))
   // The database decides whether an expiry is in the past, and first whether there is such a user.
-  const made = await runLatchkey(t, env, 'users', 'create', '--name', 'x', '--json')
+  const made = await run('users', 'create', '--name', 'x', '--json')
   const user = ['--user', JSON.parse(made.stdout).id]
   const create = ['keys', 'create', ...user, '--name', 'x']
-  await allFail(t, env, [
+  const cases: Case[] = [
     [['frobnicate'], /frobnicate/],
     [['users', 'frobnicate'], /users frobnicate/],
     [['users', 'list', '--frobnicate'], /--frobnicate/],
@@ -55,21 +45,17 @@ t.test('a command that is written wrongly is refused in one line', async (t) => 
     [['audit', 'list', '--since', 'yesterday'], /--since/],
     [['audit', 'list', '--since', '2026-13-45', '--json'], /--since/],
     [['audit', 'list', '--reason', 'boredom'], /--reason/],
-  ])
-})
-
-t.test('an id that nothing has is named in one line', async (t) => {
-  await allFail(t, externalEnv(await useServices(t)), [
     [['users', 'delete', 'usr_absent'], /usr_absent/],
     [['users', 'delete', 'apk_mistyped', '--json'], /apk_mistyped/],
     [['keys', 'create', '--user', 'usr_absent', '--name', 'x'], /usr_absent/],
     [['keys', 'list', '--user', 'usr_absent'], /usr_absent/],
     [['keys', 'revoke', 'apk_absent', '--json'], /apk_absent/],
     [['audit', 'find', 'req_absent'], /req_absent/],
-  ])
+  ]
+  for (const [words, why] of cases) failed(t, await run(...words), words, why)
 })
 
-t.test('a Node that is too old is told so in one line', async (t) => {
+t.test('a Node that is too old gets one line that says so', async (t) => {
   const pretend = join(await aFolder(t), 'old.cjs')
   const versions = (node: string) =>
     writeFile(
@@ -89,5 +75,6 @@ t.test('a Node that is too old is told so in one line', async (t) => {
 
 t.test('a command whose database cannot be reached says so, without the password', async (t) => {
   const env = { ...externalEnv(await useServices(t)), DATABASE_URL: 'postgres://ada:hunter2@127.0.0.1:1/x' }
-  await fails(t, env, ['users', 'list'], /^(?!.*hunter2).*Postgres/)
+  const words = ['users', 'list']
+  failed(t, await runLatchkey(t, env, ...words), words, /^(?!.*hunter2).*Postgres/)
 })

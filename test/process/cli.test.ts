@@ -1,35 +1,94 @@
-// The command line on given servers, as a process of its own: what it prints.
+// What the command line prints: JSON for programs, text for a person, and nothing that could act on a terminal.
 import t from 'tap'
+import { table } from '../../src/commands/command.ts'
+import { printable, printableJson } from '../../src/commands/printable.ts'
+import { sendRaw } from '../api/raw-http.ts'
 import { useServices } from '../services/index.ts'
+import { ask } from './ask.ts'
 import { everyCommand } from './every-command.ts'
-import { externalEnv, runLatchkey, serveLatchkey } from './latchkey.ts'
+import { externalEnv, openCommandLine, serveLatchkey } from './latchkey.ts'
 
-t.test('on given servers beside a running service, --json is one JSON value', async (t) => {
-  const env = externalEnv(await useServices(t))
-  await everyCommand(t, env, (await serveLatchkey(t, env)).url)
+/** Control, format, line and paragraph separator, private use, half a surrogate pair. */
+const unsafe = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/u
+const samples = [
+  ...['\x1b', '\x07', '\x7f', '\x9b', '\u00ad', '\u202e', '\u2066', '\u2028', '\u2029'],
+  ...['\u{e0041}', '\u{f0000}', '\u{10fffd}', '\ud800', '\ue000', '\t', '\n'],
+]
+
+t.test('text: each unsafe character is written as \\u{…}, any other is left', async (t) => {
+  for (const sample of samples)
+    t.equal(printable(`a${sample}b`), `a\\u{${sample.codePointAt(0)!.toString(16)}}b`)
+  const harmless = 'Ünïcøde 日本語 🔑 "quoted" \\back'
+  t.equal(printable(harmless), harmless)
 })
 
-t.test('without --json a command answers text for a person, with no service running', async (t) => {
-  const env = externalEnv(await useServices(t))
-  const text = async (...words: string[]) => {
-    const { code, stdout, stderr } = await runLatchkey(t, env, ...words)
-    t.equal(code, 0, `${words.slice(0, 2).join(' ')} succeeds: ${stderr}`)
-    t.equal(stderr, '')
-    t.ok(stdout.endsWith('\n'))
-    t.throws(() => JSON.parse(stdout), 'it is not JSON')
-    return stdout
+t.test('JSON: each unsafe character is an escape that parses to the same value', async (t) => {
+  for (const sample of [...samples, 'é', '🔑', '\\']) {
+    const value = { [`member ${sample}`]: [`a${sample}b`] }
+    const text = printableJson(value)
+    t.notMatch(text, unsafe)
+    t.strictSame(JSON.parse(text), value)
   }
-  const user = /usr_\w+/.exec(await text('users', 'create', '--name', 'Ada'))![0]
-  const made = await text('keys', 'create', '--user', user, '--name', 'ci')
-  const key = /apk_\w+/.exec(made)![0]
-  const token = /lk_\w+/.exec(made)![0]
-  t.match(await text('users', 'list'), user)
-  const list = await text('keys', 'list', '--user', user)
-  t.match(list, key)
-  t.notMatch(list, token, 'the secret is shown at creation only')
-  t.match(await text('keys', 'revoke', key), key)
-  const entries = await text('audit', 'list', '--key', key)
-  t.match(entries, 'key.revoked')
-  t.match(await text('audit', 'find', /req_\w+/.exec(entries)![0]), 'key.revoked')
-  t.match(await text('users', 'delete', user), user)
+  t.equal(printableJson('\u{e0041}'), '"\\udb40\\udc41"', 'two escapes beyond the first plane')
+})
+
+t.test('columns are as wide as what is printed', async (t) => {
+  const rows = [
+    ['/\x9b2J', '::1'],
+    ['/x', '::2'],
+  ]
+  const lines = ['path       ip', '/\\u{9b}2J  ::1', '/x         ::2']
+  t.strictSame(table(['path', 'ip'], rows), lines)
+})
+
+t.test('on given servers beside a running service', async (t) => {
+  const env = externalEnv(await useServices(t))
+  const service = await serveLatchkey(t, env)
+  const { run } = await openCommandLine(t, env)
+
+  await t.test('--json is one JSON value', (t) => everyCommand(t, run, service.url))
+
+  await t.test(
+    'without --json it is text for a person, and no text of a stranger acts on a terminal',
+    async (t) => {
+      const succeed = async (...words: string[]) => {
+        const { code, stdout, stderr } = await run(...words)
+        t.strictSame([code, stderr], [0, ''], words.slice(0, 2).join(' '))
+        t.ok(stdout.endsWith('\n'))
+        t.notMatch(stdout.replaceAll('\n', ''), unsafe)
+        if (!words.includes('--json')) t.throws(() => JSON.parse(stdout), 'it is not JSON')
+        return stdout
+      }
+      const name = 'Ada \u202e\u2028\u{e0041}'
+      const user = JSON.parse(await succeed('users', 'create', '--name', name, '--json'))
+      t.equal(user.name, name)
+      const created = await succeed('keys', 'create', '--user', user.id, '--name', name)
+      t.match(created, 'Ada \\u{202e}\\u{2028}\\u{e0041}')
+      const key = /apk_\w+/.exec(created)![0]
+      const token = /lk_\w+/.exec(created)![0]
+      await ask(`PATCH ${service.url}/v1/keys/${key}`, { token, json: { name: `${name}!` } })
+      const headers = ['User-Agent: \x9b31m\xc2\x9b31m', `Authorization: Bearer ${token.slice(0, -1)}`]
+      const { status, body } = await sendRaw(service.port, 'GET', '/v1/%9b2J', headers)
+      t.equal(status, 401)
+
+      for (const json of [[], ['--json']]) {
+        t.match(await succeed('users', 'list', ...json), user.id)
+        const list = await succeed('keys', 'list', '--user', user.id, ...json)
+        t.match(list, key)
+        t.notMatch(list, token, 'the secret is shown at creation only')
+        t.match(await succeed('keys', 'revoke', key, ...json), key)
+        const entries = await succeed('audit', 'list', '--key', key, ...json)
+        t.match(entries, 'key.revoked')
+        t.match(await succeed('audit', 'list', ...json), 'auth.refused')
+        t.match(await succeed('audit', 'find', /req_\w+/.exec(entries)![0], ...json), 'key.revoked')
+        await succeed('audit', 'find', body.error.request_id, ...json)
+        t.match(await succeed('users', 'delete', user.id, ...json), user.id)
+      }
+      t.match(await succeed('--help'), 'latchkey serve')
+      t.match(
+        (await run('audit', 'find', 'req_\x9b2J\u202e\u2028x')).stderr,
+        'req_\\u{9b}2J\\u{202e}\\u{2028}x\n',
+      )
+    },
+  )
 })

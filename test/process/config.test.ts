@@ -1,4 +1,4 @@
-// The configuration: every variable's default, what it takes, and a refusal that names it and never tells its value.
+// The configuration: each variable's default, the values it accepts, and a refusal that names it and never shows its value.
 import fc from 'fast-check'
 import t from 'tap'
 import { type Config, ConfigError, readConfig } from '../../src/config.ts'
@@ -6,7 +6,7 @@ import { type Config, ConfigError, readConfig } from '../../src/config.ts'
 const secret = 'thirty-two characters, at least!'
 const given = { DATABASE_URL: 'postgres://db/latchkey', HASH_SECRET: secret }
 
-/** What was said against it, or null. */
+/** The message of the refusal, or null. */
 function fault(env: Record<string, string | undefined>): string | null {
   try {
     readConfig(env)
@@ -248,13 +248,13 @@ for (const [name, { member, fallback, valid, invalid }] of Object.entries(variab
     for (const text of [undefined, '', '  ']) t.strictSame(readConfig({ [name]: text })[member], fallback)
   })
 
-  t.test(`${name} is read as it was given`, async (t) => {
+  t.test(`${name} is read as given`, async (t) => {
     for (const [text, value] of valid)
       t.strictSame(readConfig({ ...others, [name]: text })[member], value, text)
   })
 
   if (invalid.length === 0) continue
-  t.test(`${name} is refused by name and without its value where it is wrong`, async (t) => {
+  t.test(`${name} is refused by name and without its value`, async (t) => {
     for (const text of invalid) {
       const said = fault({ ...others, [name]: text })
       t.match(said, new RegExp(`^${name} must be `), JSON.stringify(text))
@@ -263,7 +263,7 @@ for (const [name, { member, fallback, valid, invalid }] of Object.entries(variab
   })
 }
 
-t.test('no refusal tells a value, whatever stands in whichever variable', async (t) => {
+t.test('no refusal shows a value, whichever variable it is in', async (t) => {
   const names = fc.constantFrom(...Object.keys(variables))
   const value = fc.stringMatching(/^[§¤][A-Za-z0-9 @:/]{4,30}$/)
   fc.assert(
@@ -275,7 +275,7 @@ t.test('no refusal tells a value, whatever stands in whichever variable', async 
   t.pass('for all that was tried')
 })
 
-t.test('all that is wrong is told at once', async (t) => {
+t.test('all faults are named at once', async (t) => {
   const said = fault({ PORT: 'x', LOG_LEVEL: 'y', KEY_CACHE_SECONDS: '61' })!
   for (const name of ['PORT', 'LOG_LEVEL', 'KEY_CACHE_SECONDS']) t.match(said, name)
   t.notMatch(said, 'HASH_SECRET')
@@ -287,16 +287,16 @@ t.test('HASH_SECRET is required with a database that was given, and not with an 
   t.equal(fault(given), null)
   t.equal(fault({}), null)
   const tooShort = fault({ DATABASE_URL: given.DATABASE_URL, HASH_SECRET: 'short' })!
-  t.equal(tooShort.split('HASH_SECRET').length, 2, 'what is wrong with it is told once')
+  t.equal(tooShort.split('HASH_SECRET').length, 2, 'its fault is named once')
 })
 
-t.test('the secret before must be another one', async (t) => {
+t.test('HASH_SECRET_PREVIOUS must differ from HASH_SECRET', async (t) => {
   t.throws(() => readConfig({ HASH_SECRET: secret, HASH_SECRET_PREVIOUS: secret }), {
     message: 'HASH_SECRET_PREVIOUS must not be HASH_SECRET',
   })
 })
 
-t.test('a load balancer is given time where there may be one: with a database that was given', async (t) => {
+t.test('with DATABASE_URL there may be a load balancer, so DRAIN_SECONDS is 3', async (t) => {
   t.equal(readConfig({ DATABASE_URL: 'postgres://db/x', HASH_SECRET: secret }).drainSeconds, 3)
 })
 
@@ -308,6 +308,6 @@ t.test('the configuration cannot be changed afterwards', async (t) => {
   t.equal(config.port, 3000)
 })
 
-t.test('variables of others are left alone', async (t) => {
+t.test('other variables are ignored', async (t) => {
   t.strictSame(readConfig({ PATH: '/bin', PGPASSWORD: 'x', port: '1' }), readConfig({}))
 })

@@ -1,4 +1,4 @@
-// One user asks for more than Postgres can give; nobody else notices.
+// One user floods Postgres with requests, and nobody else notices.
 import postgres from 'postgres'
 import t from 'tap'
 import { makeCaller, startInstance } from '../instance.ts'
@@ -6,7 +6,7 @@ import { useServices } from '../services/index.ts'
 import { ask } from './ask.ts'
 import { externalEnv, serveLatchkey } from './latchkey.ts'
 
-/** Far more than there are connections to Postgres, and few enough that a slow machine is not what others wait for. */
+/** Far more than there are connections to Postgres, but few enough for a slow machine. */
 const floods = 60
 const rounds = 8
 
@@ -39,7 +39,7 @@ t.test(
       return body
     }
     await sql.begin(async (tx) => {
-      // Every change made with this key waits for it, as long as a statement may take.
+      // Every change made with this key waits for the lock until its statement times out.
       await tx`select from api_keys where id = ${busy.id} for update`
       const flooded = Array.from({ length: floods }, flood)
       const sound = () => statuses.every((status) => status < 300)

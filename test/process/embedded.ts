@@ -1,4 +1,4 @@
-// Latchkey with nothing given: an empty DATA_DIR, and no Postgres of it left at the end of the test, whatever happened.
+// Latchkey with nothing given but an empty DATA_DIR. At the end of the test no Postgres runs there.
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Test } from 'tap'

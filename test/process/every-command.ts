@@ -1,7 +1,7 @@
-// What each command answers with --json, in one story; told again on every kind of servers.
+// What each command answers with --json, in one story that runs on every kind of servers.
 import type { Test } from 'tap'
 import { ask } from './ask.ts'
-import { type Env, runLatchkey } from './latchkey.ts'
+import type { Ended } from './latchkey.ts'
 
 const userMembers = ['created_at', 'deleted_at', 'id', 'name']
 const keyMembers = [
@@ -16,15 +16,17 @@ const auditMembers = [
 const nowS = () => Math.floor(Date.now() / 1000)
 const membersOf = (value: object) => Object.keys(value).sort()
 
+type Run = (...words: string[]) => Promise<Ended>
+
 /** `service`: the URL of one that runs beside, on the same data. */
-export async function everyCommand(t: Test, env: Env, service: string | null): Promise<void> {
+export async function everyCommand(t: Test, run: Run, service: string | null): Promise<void> {
   const startS = nowS()
   /** On the servers' clock, which may be another's. */
   const isNow = (unixS: unknown) =>
     Number.isInteger(unixS) && (unixS as number) >= startS - 5 && (unixS as number) <= nowS() + 5
   // biome-ignore lint/suspicious/noExplicitAny: each command has its own answer
   async function answerOf(...words: string[]): Promise<any> {
-    const { code, stdout, stderr } = await runLatchkey(t, env, ...words, '--json')
+    const { code, stdout, stderr } = await run(...words, '--json')
     t.equal(code, 0, `${words.slice(0, 2).join(' ')} succeeds: ${stderr}`)
     t.match(stdout, /^[^\n]+\n$/, 'stdout is one line')
     return JSON.parse(stdout)

@@ -1,4 +1,4 @@
-// A key that expires while every instance has it in its cache: refused from that second on, and not before.
+// A key that expires while every instance has it cached: refused from that second on, and not before.
 import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
 import { type Instance, makeCaller, makeKey, makeUser, startInstance } from '../instance.ts'
@@ -6,11 +6,11 @@ import { useServices } from '../services/index.ts'
 
 const expired = (expiresAt: number) => Date.now() >= expiresAt * 1000
 
-/** On a machine too slow to use a key that expires so soon, again with one that expires later. */
+/** If the machine is too slow to use a key that expires this soon, again with one that expires later. */
 async function soonEnough<T>(story: (expiresAt: number) => Promise<T | null>): Promise<T> {
   for (let inS = 2; ; inS *= 2) {
-    const told = await story(Math.ceil(Date.now() / 1000) + inS)
-    if (told !== null) return told
+    const result = await story(Math.ceil(Date.now() / 1000) + inS)
+    if (result !== null) return result
   }
 }
 
@@ -31,7 +31,7 @@ t.test(
         const admitted = status === 200 && body.expires_at === expiresAt
         if (admitted) admissions++
         else refusals++
-        // In the very moment both are right.
+        // An answer around that moment may be either.
         if (sentMs >= expiresAt * 1000 && status !== 401)
           wrong.push(`${status} at ${sentMs - expiresAt * 1000} ms`)
         if (answeredMs < expiresAt * 1000 && !admitted)
@@ -58,7 +58,7 @@ t.test(
   },
 )
 
-t.test('a cached key that nobody used around that second is refused at its next use', async (t) => {
+t.test('a cached key that was not used around that second is refused at its next use', async (t) => {
   const services = await useServices(t)
   const a = await startInstance(t, services)
   const b = await startInstance(t, services)
@@ -78,7 +78,7 @@ t.test('a cached key that nobody used around that second is refused at its next 
   t.strictSame(await ask(token), [401, 401])
 })
 
-t.test('whether an expiry is in the future is for the clock of the database to say', async (t) => {
+t.test('the clock of the database decides whether an expiry is in the future', async (t) => {
   const instance = await startInstance(t, await useServices(t))
   const { token, userId } = await makeCaller(instance)
   const target = await makeKey(instance, { userId })

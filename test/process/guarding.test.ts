@@ -1,4 +1,4 @@
-// What only a whole instance shows of its guard: which pool does what, what is looked up, what a return of Redis changes.
+// What only a whole instance shows of its guard: which pool does what, what is looked up, and what happens when Redis comes back.
 import { readFileSync } from 'node:fs'
 import postgres from 'postgres'
 import t from 'tap'
@@ -12,7 +12,7 @@ const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })
 t.teardown(() => sql.end({ timeout: 1 }))
 
 t.test(
-  'a change made while Redis was out of sight holds with the first request after it is back',
+  'a change made while Redis was unreachable applies from the first request after Redis is back',
   async (t) => {
     const redis = await startPrivateRedis(t)
     if (redis === null) return
@@ -26,7 +26,7 @@ t.test(
     const { counter } = instance.service.stores
     network.refuse()
     network.cut()
-    await until('Redis is out of sight', () => counter.mode === 'local')
+    await until('Redis is unreachable', () => counter.mode === 'local')
     // As another instance does whose publication Redis has lost.
     await sql`update api_keys set revoked_at = now(), version = version + 1 where id = ${id}`
     await network.heal()
@@ -35,7 +35,7 @@ t.test(
   },
 )
 
-t.test('whatever its form, a token that begins like ours is looked up', async (t) => {
+t.test('a token with our prefix is looked up, whatever its form', async (t) => {
   const instance = await startInstance(t, services)
   const { token } = await makeCaller(instance)
   const { keys } = instance.service.stores

@@ -1,6 +1,7 @@
 // A HASH_SECRET under which none of the existing keys was made: refused before it makes every key unknown.
 import postgres from 'postgres'
 import t, { type Test } from 'tap'
+import { hashSecretId } from '../../src/rules/token.ts'
 import { hashSecret, makeCaller, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
 import { ask } from './ask.ts'
@@ -46,15 +47,17 @@ t.test('under a wrong secret the service does not start and the command line min
   const [made] = await sql`select count(*)::int as keys from api_keys`
   t.equal(made!.keys, 1)
   const { code } = await runLatchkey(t, env({ HASH_SECRET: wrong }), 'keys', 'list', '--user', caller.userId)
-  t.equal(code, 0, 'what makes no key needs no secret')
+  t.equal(code, 0, 'a command that makes no key does not need the secret')
 })
 
 t.test('under a new secret that is accepted it starts, and the old keys are unknown', async (t) => {
-  const { caller, env, verify } = await begin(t)
+  const { caller, sql, env, verify } = await begin(t)
   const accepting = { HASH_SECRET: wrong, ACCEPT_NEW_HASH_SECRET: '1' }
   t.equal(await verify(accepting), 401)
   const create = ['keys', 'create', '--user', caller.userId, '--name', 'x']
   t.equal((await runLatchkey(t, env(accepting), ...create)).code, 0)
+  const [old] = await sql`select hash_secret_id as id from api_keys where id = ${caller.id}`
+  t.equal(old!.id, hashSecretId(hashSecret), 'and stay as they are')
   t.equal(await verify({ HASH_SECRET: wrong }), 401, 'one usable key of its own is enough from then on')
 })
 

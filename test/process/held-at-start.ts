@@ -1,4 +1,4 @@
-// A service that waits for a lock as it starts, and how to see that a statement waits for one.
+// A service that waits for a lock while it starts, and how to see that a statement waits for a lock.
 import postgres from 'postgres'
 import type { Test } from 'tap'
 import { useServices } from '../services/index.ts'

@@ -1,18 +1,18 @@
-// Requests that stay in flight for as long as a test wants, and what comes back on their connection.
+// Requests that stay in flight until a test finishes them, and the answers on their connections.
 import { once } from 'node:events'
 import { Agent, type IncomingMessage, request } from 'node:http'
 import type { Test } from 'tap'
 import type { Serving } from './latchkey.ts'
 
 export interface Held {
-  /** Sends what is missing of the body. */
+  /** Sends the rest of the body. */
   finish(): void
   readonly answer: Promise<{ status: number; connection: string | undefined; text: string }>
 }
 
 const body = JSON.stringify({ name: 'in flight' })
 
-/** A creation, half of whose body is still to come; on a keep-alive connection. Resolves when the server has read the rest. */
+/** A creation on a keep-alive connection that has sent half of its body. Resolves when the server has read that much. */
 export async function holdCreation(t: Test, service: Serving, token: string): Promise<Held> {
   const agent = new Agent({ keepAlive: true })
   t.teardown(() => agent.destroy())
@@ -28,7 +28,7 @@ export async function holdCreation(t: Test, service: Serving, token: string): Pr
     },
   })
   const answer = once(sent, 'response').then(([response]) => read(response))
-  answer.catch(() => {}) // looked at by the test, or cut off on purpose
+  answer.catch(() => {}) // the test checks it, or cuts it off on purpose
   const goOn = once(sent, 'continue')
   sent.flushHeaders()
   await goOn

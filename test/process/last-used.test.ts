@@ -1,4 +1,4 @@
-// `last_used_at`: written soon (last-used.soak.test.ts says how soon), and not behind at all in what a client reads.
+// `last_used_at`: written soon (last-used.soak.test.ts checks how soon), and always current in what a client reads.
 import t from 'tap'
 import { makeCaller, makeKey } from '../instance.ts'
 import { begin } from './last-used.ts'
@@ -21,7 +21,7 @@ t.test('reads show a use that is not yet in Postgres', async (t) => {
   const reader = await makeKey(instance, { userId: used.userId })
   const byReader = { token: reader.token }
   await sql.begin(async (tx) => {
-    // Nothing can be written of these keys, and everything can be read.
+    // These keys can be read but not written.
     await tx`select from api_keys where user_id = ${used.userId} for update`
     const usedS = nowS()
     t.equal((await instance.ask('GET', '/v1/verify', { token: used.token })).status, 200)
@@ -37,7 +37,7 @@ t.test('reads show a use that is not yet in Postgres', async (t) => {
   t.ok(at <= nowS())
 })
 
-t.test('a key that was never used has none, and a refused one is not used by that', async (t) => {
+t.test('a key that was never used has none, and a refused use does not count', async (t) => {
   const { instance, stored } = await begin(t)
   const caller = await makeCaller(instance)
   const idle = await makeKey(instance, { userId: caller.userId })

@@ -16,7 +16,7 @@ async function begin(t: Test, env: Env = {}) {
   return { token, service: await serveLatchkey(t, externalEnv(services, env)) }
 }
 
-/** As a broken client would: the parser refuses it. */
+/** The parser refuses it. */
 async function sendMalformed(port: number, token: string) {
   const socket = connect(port, '127.0.0.1')
   socket.write(`GET /v1/verify HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nno header\r\n\r\n`)
@@ -52,7 +52,7 @@ t.test('at debug level the log has a JSON line for each request, with its id and
   for (const line of stdout.trimEnd().split('\n')) t.doesNotThrow(() => JSON.parse(line), line)
 })
 
-t.test('at the usual level an admitted request is not logged', async (t) => {
+t.test('at the default level an admitted request is not logged', async (t) => {
   const { token, service } = await begin(t)
   const { status, headers } = await ask(`GET ${service.url}/v1/verify`, { token })
   t.equal(status, 200)
@@ -101,7 +101,7 @@ t.test('wherever a client puts a token, neither the log nor an error shows it', 
   }
   for (const secret of [token, unknown, minted.body.plain_key]) {
     const naming = lines.filter((line) => line.includes(secret)).map((line) => JSON.parse(line).code)
-    t.same(naming, [], 'no line of the log has it')
+    t.same(naming, [], 'no log line contains it')
   }
   t.notMatch(stdout, /bearer/i)
 })

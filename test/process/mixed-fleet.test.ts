@@ -1,4 +1,4 @@
-// Two instances on one database, of which only one has a Redis: a change made on either holds on both when it is answered.
+// Two instances on one database, only one of them with Redis: a change made on either holds on both once it is answered.
 import t, { type Test } from 'tap'
 import { type Instance, makeKey, makeUser, startInstance } from '../instance.ts'
 import { startPrivateRedis, useServices } from '../services/index.ts'
@@ -37,7 +37,7 @@ t.test(
     const { counting, alone, manager, cachedKey } = begun
     const keys: Awaited<ReturnType<typeof cachedKey>>[] = []
     for (let n = 0; n < 10; n++) keys.push(await cachedKey())
-    // The copies are as young as they can be when the change is made.
+    // The copies are as fresh as possible when the change is made.
     for (const { token } of keys) await verify(counting, token)
     async function revokeAndAsk({ id, token }: { id: string; token: string }) {
       const startMs = performance.now()

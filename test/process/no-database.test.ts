@@ -4,7 +4,7 @@ import { mkdir, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { embeddedEnv } from './embedded.ts'
-import { aFolder, runLatchkey, spawnLatchkey } from './latchkey.ts'
+import { aFolder, openCommandLine, runLatchkey } from './latchkey.ts'
 
 const commands = [
   ['users', 'list'],
@@ -18,28 +18,25 @@ const commands = [
 ]
 
 t.test('what needs a database makes none: it names the folder that has none, and what to do', async (t) => {
-  const fails = async (words: string[]) => {
-    const latchkey = await spawnLatchkey(t, {}, ...words)
-    const { code, stdout, stderr } = await latchkey.ended
-    t.equal(code, 1)
-    t.equal(stdout, '')
-    t.equal(
-      stderr,
-      `latchkey: ${join(latchkey.folder, '.latchkey')} has no database: set DATABASE_URL or DATA_DIR as for the service, or run \`latchkey serve\` first\n`,
-    )
-    t.strictSame(await readdir(latchkey.folder), [], 'nothing is left behind')
+  const { folder, run } = await openCommandLine(t, {})
+  for (const words of commands) {
+    t.strictSame(await run(...words), {
+      code: 1,
+      signal: null,
+      stdout: '',
+      stderr: `latchkey: ${join(folder, '.latchkey')} has no database: set DATABASE_URL or DATA_DIR as for the service, or run \`latchkey serve\` first\n`,
+    })
+    t.strictSame(await readdir(folder), [], 'nothing is left behind')
   }
-  await Promise.all(commands.map(fails))
 })
 
 t.test('a DATA_DIR that is there and empty stays empty', async (t) => {
   const DATA_DIR = await aFolder(t)
-  const { code, stderr } = await runLatchkey(t, { DATA_DIR }, 'users', 'list')
-  t.equal(code, 1)
-  t.match(stderr, `${DATA_DIR} has no database`)
+  const { run } = await openCommandLine(t, { DATA_DIR })
+  t.match(await run('users', 'list'), { code: 1, stderr: `${DATA_DIR} has no database` })
   t.strictSame(await readdir(DATA_DIR), [])
   await mkdir(join(DATA_DIR, 'postgres'))
-  t.match((await runLatchkey(t, { DATA_DIR }, 'users', 'list')).stderr, `${DATA_DIR} has no database`)
+  t.match(await run('users', 'list'), { code: 1, stderr: `${DATA_DIR} has no database` })
   t.strictSame(await readdir(DATA_DIR), ['postgres'])
 })
 

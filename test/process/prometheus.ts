@@ -13,7 +13,7 @@ export interface Sample {
 export interface Metrics {
   samples: Sample[]
   types: Map<string, string>
-  /** The one sample with these labels among its labels; 0 where there is none. */
+  /** The only sample that has these labels, among others; 0 if there is none. */
   value(name: string, labels?: Record<string, string>): number
 }
 

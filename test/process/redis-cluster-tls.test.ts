@@ -35,7 +35,7 @@ t.test('a cluster over TLS with a password', async (t) => {
   })
 
   await t.test(
-    'is refused under a name that its certificates do not have, and without its authority',
+    'is refused under a name that is not in its certificates, and without its authority',
     async (t) => {
       const [misnamed, untrusting] = await Promise.all([
         start(urlOf('127.0.0.1', 3), env),

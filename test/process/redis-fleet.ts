@@ -31,7 +31,7 @@ export const metricsOf = async ({ opsUrl }: Serving): Promise<Metrics> =>
 export const untilShared = (service: Serving, boundMs?: number) =>
   until('it counts in Redis', async () => (await readyBody(service)).redis === 'shared', boundMs)
 
-/** Until it counts locally for this cause, and readiness, metric and log say so. */
+/** Resolves once it counts locally for this cause, and readiness, metric and log say so. */
 export async function untilCause(service: Serving, cause: string): Promise<void> {
   await until(`it says ${cause}`, async () => {
     const { redis, redis_cause } = await readyBody(service)
@@ -71,7 +71,7 @@ export async function admittedOf(office: Instance, services: Serving[], keyCount
         }),
       )
     }
-    // A minute that ends in between admits each key again.
+    // If a minute ends in between, it admits each key again.
     if (resets.size === 1) return admitted
   }
   throw new Error('a minute ended in each round')

@@ -5,7 +5,7 @@ import { admittedOf, exactly, readyBody, startOffice, untilCause } from './redis
 
 const password = 'a-password-that-nobody-may-read'
 
-t.test('a single server over TLS, and one with a certificate for somebody else', async (t) => {
+t.test('a single server over TLS, and one with a certificate for another host', async (t) => {
   const tls = await makeCertificates(t, ['DNS:localhost'])
   const foreign = await makeCertificates(t, ['DNS:elsewhere.example'])
   const own = tls && (await startPrivateRedis(t, { tls, args: ['--requirepass', password] }))

@@ -1,5 +1,4 @@
-// Revoked means revoked, also when the instance that revokes is cut off from a Redis that the others still reach: its answer
-// waits until it is true.
+// A revocation holds even if the instance that revokes cannot reach the Redis that the others use: its answer waits until it does.
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { type Instance, makeKey, makeUser, startInstance } from '../instance.ts'
@@ -7,7 +6,7 @@ import { startPrivateRedis, startTcpProxy, useServices } from '../services/index
 
 const cacheS = 2
 const longS = 60
-/** Redis is away after half a second, and Postgres has five: enough for a busy machine. */
+/** Redis counts as down after half a second, and Postgres after five: enough for a busy machine. */
 const limits = { patience: 5 }
 
 const verify = (instance: Instance, token: string) => instance.ask('GET', '/v1/verify', { token })
@@ -40,7 +39,7 @@ async function begin(t: Test, seconds = cacheS) {
 }
 
 t.test(
-  'cut off from Redis, an instance answers a revocation when those that still reach it believe no old copy',
+  'cut off from Redis, an instance answers a revocation when no other instance trusts an old copy',
   async (t) => {
     const begun = await begin(t)
     if (begun === null) return

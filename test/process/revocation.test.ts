@@ -1,11 +1,11 @@
-// A revocation that was answered is in the database, whatever else is under way.
+// A revocation that was answered is in the database, whatever else is going on.
 import postgres from 'postgres'
 import t from 'tap'
 import { makeKey, makeUser, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
 
 t.test(
-  'what a revocation answered is in Postgres, however many keys are made and listed meanwhile',
+  'a revocation that was answered is in Postgres, however many keys are made and listed meanwhile',
   async (t) => {
     const services = await useServices(t)
     const a = await startInstance(t, services)

@@ -1,4 +1,4 @@
-// A key that is revoked while its own creation of another key is under way mints nothing.
+// A key that is revoked while it creates another key mints nothing.
 import { setTimeout as pause } from 'node:timers/promises'
 import postgres from 'postgres'
 import t, { type Test } from 'tap'
@@ -47,7 +47,7 @@ t.test(
         revocationMs = revokedMs - startMs
       }
       const create = async () => {
-        // From well before the revocation to well after it, as long as that takes here.
+        // From well before the revocation to well after it, at the speed of this machine.
         await pause(((round % 8) / 5) * revocationMs)
         sentMs = performance.now()
         return b.ask('POST', '/v1/keys', { token: key.token, json: { name } })
@@ -61,7 +61,7 @@ t.test(
       if (status === 201 && sentMs > revokedMs) wrong.push('made by a key that had been revoked')
       if (status === 401) {
         const [entry] = await a.service.stores.audit.find(body.error.request_id)
-        if (entry?.reason !== 'revoked') wrong.push(`the reason kept is ${entry?.reason}`)
+        if (entry?.reason !== 'revoked') wrong.push(`the stored reason is ${entry?.reason}`)
       }
     }
     const work = async () => {

@@ -1,41 +1,62 @@
-// `latchkey serve` on given servers, as a user starts it: what it starts, what it waits for, what it gives up on.
+// `latchkey serve` on given servers, as a user starts it: what it starts, what it waits for, what ends it.
 import { readdir } from 'node:fs/promises'
 import t from 'tap'
+import { sendBytes } from '../api/raw-http.ts'
 import { makeCaller, startInstance } from '../instance.ts'
 import { startPrivatePostgres, startPrivateRedis, useServices } from '../services/index.ts'
 import { processTree } from '../services/processes.ts'
 import { ask } from './ask.ts'
-import { aFolder, externalEnv, listening, runLatchkey, serveLatchkey, spawnLatchkey } from './latchkey.ts'
+import {
+  aFolder,
+  externalEnv,
+  listening,
+  openCommandLine,
+  runLatchkey,
+  serveLatchkey,
+  spawnLatchkey,
+} from './latchkey.ts'
 import { until } from './until.ts'
 
-t.test('with servers given it starts nothing and keeps nothing', async (t) => {
+t.test('with servers given', async (t) => {
   const dataDir = await aFolder(t)
-  const service = await serveLatchkey(t, externalEnv(await useServices(t), { DATA_DIR: dataDir }))
-  t.same(await processTree(service.pid), [service.pid], 'no process beside its own')
-  t.same(await readdir(dataDir), [], 'nothing in DATA_DIR')
-  t.same(await readdir(service.folder), [], 'nor where it was started')
-})
-
-t.test('a port in use ends it with one line that names the variable', async (t) => {
-  const env = externalEnv(await useServices(t))
+  const env = externalEnv(await useServices(t), { DATA_DIR: dataDir })
   const service = await serveLatchkey(t, env)
-  const taken = { PORT: String(service.port), OPS_PORT: new URL(service.opsUrl).port }
-  for (const [name, port] of Object.entries(taken)) {
-    const { code, stderr } = await runLatchkey(t, { ...env, [name]: port }, 'serve')
-    t.equal(code, 1)
-    t.match(stderr, /^[^\n]+\n$/)
-    t.match(stderr, new RegExp(`\\b${port}\\b.*\\b${name}\\b`))
-  }
-  const { code, stderr } = await runLatchkey(t, { ...env, ...taken }, 'serve')
-  t.equal(code, 1)
-  t.equal(
-    stderr,
-    `latchkey: port ${taken.OPS_PORT} is in use: choose another with OPS_PORT; port ${taken.PORT} is in use: choose another with PORT\n`,
-    'both are named at once',
-  )
+  const { url, opsUrl, port } = service
+
+  await t.test('it starts no process and writes no file', async (t) => {
+    t.same(await processTree(service.pid), [service.pid], 'no process beside its own')
+    t.same(await readdir(dataDir), [], 'nothing in DATA_DIR')
+    t.same(await readdir(service.folder), [], 'nor where it was started')
+  })
+
+  await t.test('every docs_url names the port that PORT=0 chose, and opens', async (t) => {
+    const errors = {
+      unauthorized: (await ask(`GET ${url}/v1/keys`)).body.error,
+      bad_request: (await sendBytes(port, 'nonsense\r\n\r\n')).body.error,
+      route_not_found: (await ask(`GET ${opsUrl}/nothing`)).body.error,
+    }
+    for (const [code, { docs_url }] of Object.entries(errors)) {
+      t.equal(docs_url, `http://localhost:${port}/docs/errors/${code}`)
+      t.equal((await ask(`GET ${docs_url.replace('localhost', '127.0.0.1')}`)).status, 200)
+    }
+  })
+
+  await t.test('a port in use ends another with one line that names the variable', async (t) => {
+    const opsPort = new URL(opsUrl).port
+    const fault = (number: string | number, name: string) =>
+      `port ${number} is in use: choose another with ${name}`
+    const both = `${fault(opsPort, 'OPS_PORT')}; ${fault(port, 'PORT')}`
+    for (const [taken, line] of [
+      [{ PORT: String(port) }, fault(port, 'PORT')],
+      [{ PORT: String(port), OPS_PORT: opsPort }, both],
+    ] as const) {
+      const { code, stderr } = await runLatchkey(t, { ...env, ...taken }, 'serve')
+      t.strictSame([code, stderr], [1, `latchkey: ${line}\n`])
+    }
+  })
 })
 
-t.test('a Postgres that is not there yet is waited for, and said so', async (t) => {
+t.test('it waits for a Postgres that is not there yet, and says so', async (t) => {
   const postgres = await startPrivatePostgres(t)
   await postgres.stop()
   const env = externalEnv({ databaseUrl: postgres.url, redisUrl: null })
@@ -60,7 +81,7 @@ t.test('a Postgres that refuses ends it at once with one line and no password', 
 })
 
 t.test(
-  'with Redis away it starts, admits and counts by itself, and goes over to Redis when it is there',
+  'with Redis down it starts, admits and counts by itself, and uses Redis once it is back',
   async (t) => {
     const redis = await startPrivateRedis(t)
     if (redis === null) return
@@ -84,13 +105,29 @@ t.test(
   },
 )
 
-t.test('two instances started at the same moment on an empty database both come up, as one', async (t) => {
-  const env = externalEnv(await useServices(t))
-  const started = await Promise.all([spawnLatchkey(t, env, 'serve'), spawnLatchkey(t, env, 'serve')])
-  const [a, b] = await Promise.all(started.map(listening))
-  const { stdout: user } = await runLatchkey(t, env, 'users', 'create', '--name', 'x', '--json')
-  const words = ['keys', 'create', '--user', JSON.parse(user).id, '--name', 'x', '--json']
-  const { stdout: key } = await runLatchkey(t, env, ...words)
-  const token = JSON.parse(key).plain_key
-  for (const { url } of [a!, b!]) t.equal((await ask(`GET ${url}/v1/verify`, { token })).status, 200)
-})
+t.test(
+  'two instances that start at once on an empty database both come up, and use the given BASE_URL',
+  async (t) => {
+    const env = externalEnv(await useServices(t), { BASE_URL: 'https://keys.example/base' })
+    const started = await Promise.all([spawnLatchkey(t, env, 'serve'), spawnLatchkey(t, env, 'serve')])
+    const [a, b] = await Promise.all(started.map(listening))
+    const { run } = await openCommandLine(t, env)
+    const { stdout: user } = await run('users', 'create', '--name', 'x', '--json')
+    const { stdout: key } = await run(
+      'keys',
+      'create',
+      '--user',
+      JSON.parse(user).id,
+      '--name',
+      'x',
+      '--json',
+    )
+    const token = JSON.parse(key).plain_key
+    const docs = 'https://keys.example/base/docs/errors'
+    for (const { url, opsUrl } of [a!, b!]) {
+      t.equal((await ask(`GET ${url}/v1/verify`, { token })).status, 200)
+      t.equal((await ask(`GET ${url}/v1/keys`)).body.error.docs_url, `${docs}/unauthorized`)
+      t.equal((await ask(`GET ${opsUrl}/nothing`)).body.error.docs_url, `${docs}/route_not_found`)
+    }
+  },
+)

@@ -1,4 +1,4 @@
-// The service as a role without DDL: the documented grants are enough, and what they leave out is refused.
+// The service as a role without DDL: the documented grants are enough, and everything else is refused.
 import { readFile } from 'node:fs/promises'
 import postgres from 'postgres'
 import t, { type Test } from 'tap'
@@ -132,7 +132,7 @@ t.test('what the service role may not do is refused', async (t) => {
 })
 
 t.test(
-  'the functions act on the schema they were made in, whatever the caller has put before it',
+  'the functions use the schema they were made in, whatever the search_path of the caller',
   async (t) => {
     const sql = connect(t, server.url.replace(/\/postgres$/, '/latchkey'))
     await sql`create role stranger login`

@@ -1,4 +1,4 @@
-// How a process stops: no request that it took is lost, nothing it noted either, and it does not take long.
+// How a process stops: it loses no request that it accepted and nothing that it noted, and ends soon.
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import postgres from 'postgres'
@@ -51,11 +51,11 @@ for (const signal of ['SIGTERM', 'SIGINT'] as const) {
       held.finish()
       const { status, connection, text } = await held.answer
       t.equal(status, 201)
-      t.equal(connection, 'close', 'the busy keep-alive connection is told')
+      t.equal(connection, 'close', 'the busy keep-alive connection ends too')
       t.match(JSON.parse(text), { name: 'in flight', plain_key: String })
-      const { code, stderr } = await service.ended
-      t.equal(code, 0)
-      t.equal(stderr, '')
+      const { code, stdout, stderr } = await service.ended
+      t.strictSame([code, stderr], [0, ''])
+      t.match(stdout, /"stopped"/, 'its last log line is not lost')
     },
   )
 
@@ -72,23 +72,20 @@ for (const signal of ['SIGTERM', 'SIGINT'] as const) {
   })
 }
 
-t.test(
-  'while a load balancer has to notice, requests are taken, and each answer ends its connection',
-  async (t) => {
-    const { service, caller } = await begin(t, { DRAIN_SECONDS: '5' })
-    const startMs = performance.now()
-    service.kill('SIGTERM')
-    await stopping(service)
-    const taken = await ask(`GET ${service.url}/v1/verify`, { token: caller.token })
-    t.equal(taken.status, 200)
-    t.equal(taken.headers.get('connection'), 'close')
-    t.equal((await ask(`GET ${service.url}/v1/verify`)).headers.get('connection'), 'close', 'a refusal too')
-    t.equal((await service.ended).code, 0)
-    t.ok(performance.now() - startMs >= 5000)
-  },
-)
+t.test('during DRAIN_SECONDS it takes requests, and each answer ends its connection', async (t) => {
+  const { service, caller } = await begin(t, { DRAIN_SECONDS: '5' })
+  const startMs = performance.now()
+  service.kill('SIGTERM')
+  await stopping(service)
+  const taken = await ask(`GET ${service.url}/v1/verify`, { token: caller.token })
+  t.equal(taken.status, 200)
+  t.equal(taken.headers.get('connection'), 'close')
+  t.equal((await ask(`GET ${service.url}/v1/verify`)).headers.get('connection'), 'close', 'a refusal too')
+  t.equal((await service.ended).code, 0)
+  t.ok(performance.now() - startMs >= 5000)
+})
 
-t.test('a request that never arrives whole does not hold up a stop', async (t) => {
+t.test('a request that never arrives completely does not delay a stop', async (t) => {
   const { service, caller } = await begin(t)
   const half = await holdCreation(t, service, caller.token)
   service.kill('SIGTERM')
@@ -96,55 +93,35 @@ t.test('a request that never arrives whole does not hold up a stop', async (t) =
   t.equal((await service.ended).code, 0, 'it was not ended for being stuck')
 })
 
-t.test('a request that waits in Postgres at SIGTERM is answered', async (t) => {
-  const { service, caller, sql } = await begin(t)
-  const at = `PATCH ${service.url}/v1/keys/${caller.id}`
-  let changed: ReturnType<typeof ask> | undefined
-  await sql.begin(async (tx) => {
-    await tx`select from api_keys where id = ${caller.id} for update`
-    changed = ask(at, { token: caller.token, json: { rate_limit_rpm: 77 } })
-    await lockWaitOf(sql, '%change_key%')
-    service.kill('SIGTERM')
-    await stopping(service)
-  })
-  const { status, headers, body } = await changed!
-  t.equal(status, 200)
-  t.equal(body.rate_limit_rpm, 77)
-  t.equal(headers.get('connection'), 'close')
-  t.equal((await service.ended).code, 0)
-})
-
-t.test('the uses not yet written at SIGTERM are written before it exits', async (t) => {
-  const { service, caller, other, sql } = await begin(t)
-  const use = async ({ token }: { token: string }) =>
-    t.equal((await ask(`GET ${service.url}/v1/verify`, { token })).status, 200)
-  await sql.begin(async (tx) => {
-    // The regular writing is held up by the one key, so that the other's use cannot have been written by it.
-    await tx`select from api_keys where id = ${caller.id} for update`
-    await use(caller)
-    await lockWaitOf(sql, '%touch_keys%')
-    await use(other)
-    service.kill('SIGTERM')
-    await stopping(service)
-  })
-  t.equal((await service.ended).code, 0)
-  const rows = await sql<{ age: number | null }[]>`
+t.test(
+  'what waits in Postgres at SIGTERM is finished: a request is answered, uses are written',
+  async (t) => {
+    const { service, caller, other, sql } = await begin(t)
+    const at = `PATCH ${service.url}/v1/keys/${caller.id}`
+    let changed: ReturnType<typeof ask> | undefined
+    await sql.begin(async (tx) => {
+      // The regular writing of uses waits for this one key, so it cannot have written the other's use.
+      await tx`select from api_keys where id = ${caller.id} for update`
+      changed = ask(at, { token: caller.token, json: { rate_limit_rpm: 77 } })
+      await lockWaitOf(sql, '%change_key%')
+      await lockWaitOf(sql, '%touch_keys%')
+      t.equal((await ask(`GET ${service.url}/v1/verify`, { token: other.token })).status, 200)
+      service.kill('SIGTERM')
+      await stopping(service)
+    })
+    const { status, headers, body } = await changed!
+    t.strictSame([status, body.rate_limit_rpm, headers.get('connection')], [200, 77, 'close'])
+    t.equal((await service.ended).code, 0)
+    const rows = await sql<{ age: number | null }[]>`
     select extract(epoch from now() - last_used_at)::float8 as age
     from api_keys where id = any (${[caller.id, other.id]})`
-  for (const { age } of rows)
-    t.ok(age !== null && age >= 0 && age < 300, `last_used_at is of this use (${age} s ago)`)
-  t.equal(rows.length, 2)
-})
+    t.equal(rows.length, 2)
+    for (const { age } of rows)
+      t.ok(age !== null && age >= 0 && age < 300, `last_used_at is of this use (${age} s ago)`)
+  },
+)
 
-t.test('with nothing in flight SIGTERM ends it, with its whole log written', async (t) => {
-  const { service } = await begin(t)
-  service.kill('SIGTERM')
-  const { code, stdout } = await service.ended
-  t.equal(code, 0)
-  t.match(stdout, /"stopped"/, 'its last line is not lost')
-})
-
-t.test('SIGTERM while it starts ends it without its having listened', async (t) => {
+t.test('SIGTERM while it starts ends it before it listens', async (t) => {
   const { service, letGo } = await heldAtStart(t)
   service.kill('SIGTERM')
   await stopping(service)
@@ -153,7 +130,7 @@ t.test('SIGTERM while it starts ends it without its having listened', async (t) 
   t.equal(code, 0)
   t.notOk(
     service.log.some(({ msg }) => msg === 'listening'),
-    'nobody is let in who would have to go again',
+    'no client gets in only to be sent off',
   )
 })
 

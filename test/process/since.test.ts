@@ -4,13 +4,13 @@ import { sinceS } from '../../src/commands/audit.ts'
 
 const nowS = 1_767_225_600 // 2026-01-01T00:00:00Z
 
-t.test('an age is so long before now', async (t) => {
+t.test('an age counts back from now', async (t) => {
   t.equal(sinceS('90s', nowS), nowS - 90)
   t.equal(sinceS('15m', nowS), nowS - 900)
   t.equal(sinceS('6h', nowS), nowS - 21_600)
   t.equal(sinceS('7d', nowS), nowS - 604_800)
   t.equal(sinceS('0s', nowS), nowS)
-  t.equal(sinceS('9999999999d', nowS), 0, 'an age beyond the beginning of Unix time is all there is')
+  t.equal(sinceS('9999999999d', nowS), 0, 'an age beyond the start of Unix time means everything')
 })
 
 t.test('a whole number is Unix seconds', async (t) => {
@@ -25,7 +25,7 @@ t.test('a date is its midnight UTC, and a moment is itself', async (t) => {
   t.equal(sinceS('2026-01-01T00:00:00.500Z', nowS), nowS + 0.5)
 })
 
-t.test('anything else is refused with the forms there are', async (t) => {
+t.test('anything else is refused with the forms that are accepted', async (t) => {
   const wrong = [
     '',
     'yesterday',

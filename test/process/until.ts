@@ -1,9 +1,9 @@
-// Waiting for what something else brings about: asks again and again. The bound only ends a wait for what never comes.
+// Waits for a condition by checking it again and again. The bound only ends a wait for what never happens.
 import { setTimeout as pause } from 'node:timers/promises'
 
 const lookEveryMs = 10
 
-/** What `look` gave, once it is neither null, undefined nor false. */
+/** The first result of `look` that is neither null, undefined nor false. */
 export async function until<T>(
   what: string,
   look: () => T | Promise<T>,
@@ -14,7 +14,7 @@ export async function until<T>(
     const found = await look()
     if (found !== null && found !== undefined && found !== false)
       return found as NonNullable<Exclude<T, false>>
-    if (performance.now() > deadline) throw new Error(`waited ${boundMs} ms in vain until ${what}`)
+    if (performance.now() > deadline) throw new Error(`waited ${boundMs} ms until ${what}`)
     await pause(lookEveryMs)
   }
 }
