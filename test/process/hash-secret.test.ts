@@ -1,7 +1,7 @@
 // A HASH_SECRET under which none of the existing keys was made: refused before it makes every key unknown.
 import postgres from 'postgres'
 import t, { type Test } from 'tap'
-import { hashSecretId } from '../../src/rules/token.ts'
+import { keyHasher } from '../../src/rules/key-hasher.ts'
 import { hashSecret, makeCaller, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
 import { ask } from './ask.ts'
@@ -57,7 +57,7 @@ t.test('under a new secret that is accepted it starts, and the old keys are unkn
   const create = ['keys', 'create', '--user', caller.userId, '--name', 'x']
   t.equal((await runLatchkey(t, env(accepting), ...create)).code, 0)
   const [old] = await sql`select hash_secret_id as id from api_keys where id = ${caller.id}`
-  t.equal(old!.id, hashSecretId(hashSecret), 'and stay as they are')
+  t.equal(old!.id, keyHasher(hashSecret).secretId, 'and stay as they are')
   t.equal(await verify({ HASH_SECRET: wrong }), 401, 'one usable key of its own is enough from then on')
 })
 
