@@ -58,13 +58,13 @@ const within =
   (...folders: string[]) =>
   (file: string) =>
     folders.some((folder) => file.startsWith(folder))
-const told = (imports: Import[]) => imports.map(({ from, to }) => `${from} imports ${to}`)
+const listed = (imports: Import[]) => imports.map(({ from, to }) => `${from} imports ${to}`)
 const from = (...folders: string[]) => all.filter((one) => within(...folders)(one.from))
 const stores = ['src/postgres/', 'src/redis/', 'src/memory/', 'src/embedded/']
 
 /** What of ours these import beside what they may. */
 const strays = (folder: string, ...allowed: string[]) =>
-  told(from(folder).filter(({ ours, to }) => ours && !within(...allowed)(to)))
+  listed(from(folder).filter(({ ours, to }) => ours && !within(...allowed)(to)))
 
 const packagesOf = (imports: Import[]) =>
   [...new Set(imports.filter(({ ours, to }) => !ours && !to.startsWith('node:')).map(({ to }) => to))].sort()
@@ -102,7 +102,7 @@ t.test('every way to name another module is seen', async (t) => {
 })
 
 t.test('every import of ours names a file that is there, with its ending', async (t) => {
-  t.strictSame(told(all.filter(({ ours, to }) => ours && !sources.has(to))), [])
+  t.strictSame(listed(all.filter(({ ours, to }) => ours && !sources.has(to))), [])
 })
 
 t.test('schemas import nothing of ours but schemas, and no package but TypeBox', async (t) => {
@@ -119,7 +119,7 @@ t.test('rules are pure: they import rules and schemas only, and of Node what onl
   t.strictSame(strays('src/rules/', 'src/rules/', 'schemas/'), [])
   t.strictSame(packagesOf(from('src/rules/')), [])
   const builtin = from('src/rules/').filter(({ to }) => to.startsWith('node:'))
-  t.strictSame(told(builtin.filter(({ to }) => to !== 'node:crypto' && to !== 'node:zlib')), [])
+  t.strictSame(listed(builtin.filter(({ to }) => to !== 'node:crypto' && to !== 'node:zlib')), [])
 })
 
 t.test('the store contracts import rules and schemas only', async (t) => {
@@ -132,9 +132,9 @@ t.test(
   async (t) => {
     const allowed = within('src/http/routes/', 'src/rules/', 'src/stores.ts', 'plugins/', 'schemas/')
     const strays = from('src/http/routes/').filter(({ ours, to }) => ours && !allowed(to))
-    t.strictSame(told(strays.filter(({ typeOnly }) => !typeOnly)), [])
+    t.strictSame(listed(strays.filter(({ typeOnly }) => !typeOnly)), [])
     t.strictSame(
-      told(strays.filter(({ to }) => within(...stores, 'src/wiring/', 'src/process/service.ts')(to))),
+      listed(strays.filter(({ to }) => within(...stores, 'src/wiring/', 'src/process/service.ts')(to))),
       [],
     )
   },
@@ -142,9 +142,10 @@ t.test(
 
 t.test('only the wiring imports concrete stores', async (t) => {
   const known = all.filter(({ from, to }) => within(...stores)(to) && dirname(from) !== dirname(to))
-  // What Redis last told is kept in memory, to go on from while it is away.
-  const kept = ({ from, to }: Import) => within('src/redis/')(from) && to === 'src/memory/minute-counts.ts'
-  t.strictSame(told(known.filter((one) => !within('src/wiring/')(one.from) && !kept(one))), [])
+  // The last counts seen from Redis are in memory, to continue from while it is down.
+  const isLastCounts = ({ from, to }: Import) =>
+    within('src/redis/')(from) && to === 'src/memory/minute-counts.ts'
+  t.strictSame(listed(known.filter((one) => !within('src/wiring/')(one.from) && !isLastCounts(one))), [])
 })
 
 t.test('concrete stores know their own technology, the store contracts, rules and schemas', async (t) => {
@@ -163,7 +164,7 @@ t.test("a technology's package is imported where the technology is", async (t) =
   }
   for (const [name, home] of Object.entries(homes)) {
     const imports = all.filter(({ to, typeOnly }) => to === name && !typeOnly)
-    t.strictSame(told(imports.filter(({ from }) => !within(...home)(from))), [])
+    t.strictSame(listed(imports.filter(({ from }) => !within(...home)(from))), [])
   }
 })
 
@@ -200,7 +201,7 @@ t.test(
     )
     const files = reads.map(([file]) => file).sort()
     t.strictSame(files, ['src/config.ts', 'src/embedded/child-env.ts'])
-    t.strictSame(told(all.filter(({ to }) => to === 'node:process' || to === 'process')), [])
+    t.strictSame(listed(all.filter(({ to }) => to === 'node:process' || to === 'process')), [])
   },
 )
 

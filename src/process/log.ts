@@ -5,7 +5,7 @@
 import { pino } from 'pino'
 import pretty from 'pino-pretty'
 
-/** Bytes kept for a reader that has stopped reading; what comes beyond is dropped. */
+/** Bytes buffered for a reader that has stopped reading. More are dropped. */
 const bufferMax = 8 << 20
 
 export type Log = pino.Logger

@@ -48,7 +48,7 @@ export async function openService(
   const stores = await openStores(config, {
     ...options,
     onOutage(outage) {
-      if (outage !== null) return log.warn(outage, 'Redis is away: this instance counts by itself')
+      if (outage !== null) return log.warn(outage, 'Redis is down: this instance counts locally')
       invalidateCache()
       log.info('counting in Redis again')
     },

@@ -1,4 +1,4 @@
-// Random moments that can be had again: the seed is told, and taken from SEED where that is set.
+// Random moments that can be repeated: the seed is printed, and SEED sets it.
 import { randomInt } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Test } from 'tap'

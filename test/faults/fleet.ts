@@ -155,7 +155,7 @@ export async function untilShared(instances: readonly Serving[], boundMs?: numbe
 export const redisLines = (log: Record<string, unknown>[]): string[] =>
   log.filter(({ msg }) => /Redis/.test(String(msg))).map(({ msg, reason }) => `${msg} ${reason ?? ''}`.trim())
 
-export const outages = ({ log }: Fleet): string[] => redisLines(log()).filter((line) => /is away/.test(line))
+export const outages = ({ log }: Fleet): string[] => redisLines(log()).filter((line) => /is down/.test(line))
 /** On a busy machine Redis may need longer than the 100 ms it is given; then the instance counts by itself, as it should. */
 export const isSlow = (line: string) => /no answer in \d+ ms/.test(line)
 const attemptsMax = scaled(20, 6)

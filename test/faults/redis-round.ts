@@ -98,10 +98,10 @@ function expectLines(t: Test, fleet: RedisFleet, fault: Fault, rounds: readonly 
   const affected = fault.affects(fleet)
   for (const [i, instance] of fleet.instances.entries()) {
     const lines = instance.log.flatMap(({ msg, time }) => {
-      const what = /^(Redis is away|counting in Redis again)/.exec(String(msg))?.[1]
+      const what = /^(Redis is down|counting in Redis again)/.exec(String(msg))?.[1]
       return what ? [{ what, at: Date.parse(String(time)) }] : []
     })
-    const expected = affected.includes(instance) ? ['Redis is away', 'counting in Redis again'] : []
+    const expected = affected.includes(instance) ? ['Redis is down', 'counting in Redis again'] : []
     const logged = rounds.map(({ from, to }) =>
       lines.flatMap(({ what, at }) => (at >= from && at <= to ? what : [])),
     )

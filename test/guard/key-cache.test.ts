@@ -58,7 +58,7 @@ t.test('what is used stays while others come and go', async (t) => {
   t.equal(found(cache, 'passing 999')?.hash, 'passing 999', 'the newest is there')
 })
 
-t.test('at least half of its bound is always kept', async (t) => {
+t.test('at least half of its bound always stays cached', async (t) => {
   const cache = createKeyCache(100)
   const tokens = Array.from({ length: 50 }, (_, i) => `token ${i}`)
   for (const token of tokens) cache.set(keyOf(cache, token))

@@ -16,7 +16,7 @@ const token = 'ok_good'
 function guarded(t: Test, options: Partial<AuthenticateOptions> = {}) {
   const other = otherApp(t)
   const { app } = other
-  const kept: { refused: Denied; requestId: string }[] = []
+  const recorded: { refused: Denied; requestId: string }[] = []
   const asked: string[] = []
   app.register(authenticate, {
     tokenPrefix: 'ok',
@@ -24,7 +24,7 @@ function guarded(t: Test, options: Partial<AuthenticateOptions> = {}) {
       asked.push(token)
       done(null, token === 'ok_good' ? usable : { ok: false, reason: 'unknown_key' })
     },
-    record: async (refused, request) => void kept.push({ refused, requestId: request.id }),
+    record: async (refused, request) => void recorded.push({ refused, requestId: request.id }),
     ...options,
   })
   const seen: FastifyRequest['caller'][] = []
@@ -36,15 +36,15 @@ function guarded(t: Test, options: Partial<AuthenticateOptions> = {}) {
   })
   const ask = (authorization?: string) =>
     app.inject({ url: '/', headers: authorization === undefined ? {} : { authorization } })
-  return { ...other, kept, asked, seen, ask }
+  return { ...other, recorded, asked, seen, ask }
 }
 
 t.test('a request with a usable key passes, and the route knows its caller', async (t) => {
-  const { ask, asked, seen, kept } = guarded(t)
+  const { ask, asked, seen, recorded } = guarded(t)
   const answer = await ask(`Bearer ${token}`)
   t.equal(answer.body, 'passed')
   t.equal(answer.headers['cache-control'], 'no-store')
-  t.strictSame([asked, seen, kept], [[token], [caller], []])
+  t.strictSame([asked, seen, recorded], [[token], [caller], []])
 })
 
 t.test('a verdict may come later', async (t) => {
@@ -71,14 +71,14 @@ t.test('a header that is not one token of ours is refused with the reason', asyn
     ],
     unknown_key: ['Bearer ok_bad', 'Bearer ok_', 'Bearer ok_good0'],
   }
-  const { ask, kept, asked, seen } = guarded(t)
+  const { ask, recorded, asked, seen } = guarded(t)
   for (const [reason, values] of Object.entries(headers)) {
     for (const value of values) {
-      kept.length = asked.length = 0
+      recorded.length = asked.length = 0
       const answer = await ask(value)
       t.equal(answer.statusCode, 401, String(value))
       t.strictSame(
-        kept,
+        recorded,
         [{ refused: { ok: false, reason }, requestId: answer.headers['x-request-id'] }],
         String(value),
       )
@@ -89,13 +89,13 @@ t.test('a header that is not one token of ours is refused with the reason', asyn
 })
 
 t.test('two Authorization headers are refused, even if both are good', async (t) => {
-  const { app, kept } = guarded(t)
+  const { app, recorded } = guarded(t)
   for (const second of [`Authorization: Bearer ${token}`, 'AUTHORIZATION: Basic eA==', 'authorization:']) {
     const lines = ['GET / HTTP/1.1', 'Host: x', `Authorization: Bearer ${token}`, second, 'Connection: close']
     const [answer] = answersOf(await raw(app, `${lines.join('\r\n')}\r\n\r\n`))
     t.equal(answer!.status, 401, second)
   }
-  t.strictSame(new Set(kept.map(({ refused }) => refused.reason)), new Set(['wrong_scheme']))
+  t.strictSame(new Set(recorded.map(({ refused }) => refused.reason)), new Set(['wrong_scheme']))
 })
 
 t.test('the 401 is the same for every reason', async (t) => {
@@ -126,17 +126,17 @@ t.test('the 401 says what to send, and for which realm', async (t) => {
 
 t.test('what is known of the key is recorded with the reason', async (t) => {
   const verdict: Denied = { ok: false, reason: 'revoked', keyId: 'apk_9', userId: 'usr_9' }
-  const { ask, kept } = guarded(t, { verify: (_token, done) => done(null, verdict) })
+  const { ask, recorded } = guarded(t, { verify: (_token, done) => done(null, verdict) })
   await ask('Bearer ok_x')
-  t.strictSame(kept[0]!.refused, verdict)
+  t.strictSame(recorded[0]!.refused, verdict)
 })
 
 t.test('the 401 is sent only after its reason is recorded', async (t) => {
   let keep = () => {}
-  const kept = new Promise<void>((resolve) => {
+  const recorded = new Promise<void>((resolve) => {
     keep = resolve
   })
-  const { ask } = guarded(t, { record: () => kept })
+  const { ask } = guarded(t, { record: () => recorded })
   let isAnswered = false
   const answer = ask().finally(() => {
     isAnswered = true

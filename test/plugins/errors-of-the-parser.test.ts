@@ -29,13 +29,13 @@ const malformed: Record<string, string[]> = {
 }
 
 t.test('a malformed request is one 400 with the envelope, and the connection is closed', async (t) => {
-  const { app, told } = otherApp(t)
+  const { app, reported } = otherApp(t)
   let served = 0
   app.all('/', async () => {
     served++
   })
   for (const [what, lines] of Object.entries(malformed)) {
-    told.length = 0
+    reported.length = 0
     const behind = `${[get, host, '', ''].join('\r\n')}`
     const [answer, ...others] = answersOf(await raw(app, `${[...lines, '', ''].join('\r\n')}${behind}`))
     t.strictSame(others, [], what)
@@ -46,8 +46,8 @@ t.test('a malformed request is one 400 with the envelope, and the connection is 
     const { code, type, request_id } = envelopeOf(answer!.body)
     t.strictSame([type, code], ['invalid_request_error', 'bad_request'])
     t.equal(request_id, answer!.headers['x-request-id'])
-    t.match(told, [{ requestId: request_id, error: { code: 'bad_request' } }])
-    t.equal(told.length, 1)
+    t.match(reported, [{ requestId: request_id, error: { code: 'bad_request' } }])
+    t.equal(reported.length, 1)
   }
   t.equal(served, 0, 'nor does what comes behind run')
 })
@@ -94,7 +94,7 @@ t.test('a body whose chunks break off is one 400, unless the request was answere
 })
 
 t.test('every request that does not arrive in time is 408, however many there are', async (t) => {
-  const { app, told } = otherApp(t, {
+  const { app, reported } = otherApp(t, {
     requestTimeout: 300,
     http: { headersTimeout: 200, connectionsCheckingInterval: 50 },
   })
@@ -106,7 +106,7 @@ t.test('every request that does not arrive in time is 408, however many there ar
     answers.map(() => [408]),
   )
   t.match(envelopeOf(answers[0]![0]!.body), { type: 'invalid_request_error', code: 'request_timeout' })
-  t.equal(told.length, 100)
+  t.equal(reported.length, 100)
 })
 
 t.test('a malformed request behind a good one is refused after the good one is answered', async (t) => {
@@ -144,7 +144,7 @@ t.test('an unknown expectation is ignored, and the hooks run', async (t) => {
 })
 
 t.test('a client that disconnects within its request is no fault', async (t) => {
-  const { app, told } = otherApp(t)
+  const { app, reported } = otherApp(t)
   app.get('/', async () => 'ok')
   await app.listen({ host: '127.0.0.1', port: 0 })
   const { port } = app.server.address() as { port: number }
@@ -154,7 +154,7 @@ t.test('a client that disconnects within its request is no fault', async (t) => 
   await new Promise((resolve) => socket.once('close', resolve))
   t.equal((await fetch(`http://127.0.0.1:${port}/`)).status, 200, 'the others are served')
   t.strictSame(
-    told.filter(({ error }) => error.statusCode >= 500),
+    reported.filter(({ error }) => error.statusCode >= 500),
     [],
   )
 })

@@ -78,20 +78,20 @@ const thrown: Record<string, unknown> = {
 }
 
 t.test('anything else thrown by a handler is a 500 that reveals nothing of it', async (t) => {
-  const { app, told } = otherApp(t)
+  const { app, reported } = otherApp(t)
   let value: unknown
   app.get('/', async () => {
     throw value
   })
   for (const what of Object.keys(thrown)) {
     value = thrown[what]
-    told.length = 0
+    reported.length = 0
     const answer = await app.inject('/')
     t.equal(answer.statusCode, 500, what)
     t.notMatch(answer.body, secret, what)
     t.equal(envelopeOf(answer.body).code, 'internal_error')
-    t.equal(told.length, 1)
-    t.equal(told[0]?.error.cause, value, 'the log gets it')
+    t.equal(reported.length, 1)
+    t.equal(reported[0]?.error.cause, value, 'the log gets it')
   }
 })
 
@@ -149,15 +149,17 @@ t.test('an error with status 503 gets Retry-After', async (t) => {
 })
 
 t.test('onError is called once for each error, with its request, and not for a success', async (t) => {
-  const { app, told } = otherApp(t)
+  const { app, reported } = otherApp(t)
   app.get('/bad', async () => {
     throw notFound()
   })
   app.get('/good', async () => 'ok')
   const answer = await app.inject('/bad')
   const good = await app.inject('/good')
-  t.match(told, [{ url: '/bad', requestId: answer.headers['x-request-id'], error: { code: 'not_found' } }])
-  t.equal(told.length, 1)
+  t.match(reported, [
+    { url: '/bad', requestId: answer.headers['x-request-id'], error: { code: 'not_found' } },
+  ])
+  t.equal(reported.length, 1)
   t.ok(good.headers['x-request-id'], 'every response has its id')
   t.not(good.headers['x-request-id'], answer.headers['x-request-id'])
 })

@@ -15,8 +15,8 @@ export const caller: Caller = { id: 'apk_1', userId: 'usr_1', rateLimitRpm: 10, 
 
 export interface OtherApp {
   app: FastifyInstance
-  /** What the errors plugin told of. */
-  told: { error: ApiError; url: string | null; requestId: string }[]
+  /** What the errors plugin reported. */
+  reported: { error: ApiError; url: string | null; requestId: string }[]
 }
 
 /** With the errors plugin, which all others need. */
@@ -24,14 +24,14 @@ export function otherApp(t: Test, options: FastifyHttpOptions<Server> = {}): Oth
   let made = 0
   const newRequestId = () => `req_${++made}`
   const app: FastifyInstance = Fastify({ genReqId: newRequestId, forceCloseConnections: true, ...options })
-  const told: OtherApp['told'] = []
+  const reported: OtherApp['reported'] = []
   app.register(errors, {
     docsBase,
-    onError: (error, request, requestId) => told.push({ error, url: request?.url ?? null, requestId }),
+    onError: (error, request, requestId) => reported.push({ error, url: request?.url ?? null, requestId }),
   })
   app.register(httpFraming, { newRequestId })
   t.teardown(() => app.close())
-  return { app, told }
+  return { app, reported }
 }
 
 /** Writes these bytes to the listening app and gives all it answers until it closes the connection. */

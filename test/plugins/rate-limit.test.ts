@@ -12,14 +12,14 @@ const nowMs = 1_767_225_612_345 // 12.345 s into a minute
 
 function limited(t: Test, hit: RateLimitOptions['hit']) {
   const { app } = otherApp(t)
-  const kept: Denied[] = []
+  const recorded: Denied[] = []
   let served = 0
   app.register(async (scope) => {
     scope.register(authenticate, {
       tokenPrefix: 'ok',
       verify: (token, done) =>
         done(null, token === 'ok_good' ? { ok: true, caller } : { ok: false, reason: 'revoked' }),
-      record: async (refused) => void kept.push(refused),
+      record: async (refused) => void recorded.push(refused),
     })
     scope.register(rateLimit, { hit })
     scope.register(unknownRoute)
@@ -34,7 +34,7 @@ function limited(t: Test, hit: RateLimitOptions['hit']) {
   })
   const ask = (url = '/', token = 'ok_good') =>
     app.inject({ url, headers: { authorization: `Bearer ${token}` } })
-  return { app, ask, kept, served: () => served }
+  return { app, ask, recorded, served: () => served }
 }
 
 /** Always gives this count, limit and time. */
@@ -95,7 +95,7 @@ t.test('status and headers follow from limit, count and time alone', async () =>
       const number = nearLimit ? Math.max(1, limit + (n % 3)) : Math.max(1, n)
       hit = counting(number, limit, atMs)
       const answer = await ask()
-      const { remaining, reset, retryAfter, limit: told } = rateHeaders(answer)
+      const { remaining, reset, retryAfter, limit: sentLimit } = rateHeaders(answer)
       const over = number > limit
       const leftS = reset! - atMs / 1000
       const rightReset = reset! % 60 === 0 && leftS > 0 && leftS <= 60
@@ -104,7 +104,7 @@ t.test('status and headers follow from limit, count and time alone', async () =>
         : retryAfter === undefined
       return (
         answer.statusCode === (over ? 429 : 200) &&
-        told === limit &&
+        sentLimit === limit &&
         remaining === Math.max(0, limit - number) &&
         rightReset &&
         rightRetry
@@ -166,9 +166,9 @@ t.test('the route gets the caller as of the count', async (t) => {
 
 t.test('a key that the count finds unusable gets the usual 401, and its reason is recorded', async (t) => {
   const refused: Denied = { ok: false, reason: 'expired', keyId: 'apk_1', userId: 'usr_1' }
-  const { ask, kept, served } = limited(t, (_caller, done) => done(null, refused))
+  const { ask, recorded, served } = limited(t, (_caller, done) => done(null, refused))
   const [late, early] = [await ask(), await ask('/', 'ok_bad')]
-  t.strictSame(kept[0], refused)
+  t.strictSame(recorded[0], refused)
   t.equal(served(), 0)
   t.strictSame(rateHeaders(late), none)
   t.strictSame(
@@ -182,11 +182,11 @@ t.test('a key that the count finds unusable gets the usual 401, and its reason i
 
 t.test('a route that refuses its caller after all removes the rate headers', async (t) => {
   const { app } = otherApp(t)
-  const kept: Denied[] = []
+  const recorded: Denied[] = []
   app.register(authenticate, {
     tokenPrefix: 'ok',
     verify: (_token, done) => done(null, { ok: true, caller }),
-    record: async (refused) => void kept.push(refused),
+    record: async (refused) => void recorded.push(refused),
   })
   app.register(rateLimit, { hit: counting(1) })
   app.register(async (scope) => {
@@ -197,7 +197,7 @@ t.test('a route that refuses its caller after all removes the rate headers', asy
   const answer = await app.inject({ url: '/', headers: { authorization: 'Bearer ok_good' } })
   t.equal(answer.statusCode, 401)
   t.strictSame(rateHeaders(answer), none)
-  t.strictSame(kept, [{ ok: false, reason: 'owner_deleted' }])
+  t.strictSame(recorded, [{ ok: false, reason: 'owner_deleted' }])
 })
 
 t.test('what cannot be counted is a 503', async (t) => {

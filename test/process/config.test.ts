@@ -212,7 +212,7 @@ const variables: Record<string, Variable> = {
       ['10.0.0.1', ['10.0.0.1']],
       ['10.0.0.0/8, ::1, fd00::/8', ['10.0.0.0/8', '::1', 'fd00::/8']],
     ],
-    // `true` would believe whatever the client itself wrote leftmost.
+    // `true` would trust whatever the client wrote leftmost.
     invalid: ['true', '0', '-1', '10.0.0.0/33', '::/129', '10.0.0', 'proxy.example.com', '10.0.0.1,', '*'],
   },
   KEY_PREFIX: {

@@ -84,7 +84,7 @@ async function exchange(port: number, bytes: string, { toHead, whole }: { toHead
     await wire.answered(1)
     const tookMs = (wire.answers[0]?.atMs ?? performance.now()) - sentMs
     clearTimeout(rest)
-    // The connection may be kept. It ends once we say so, behind any further response.
+    // The server may keep the connection open. Half-closing it ends it after the last response.
     wire.socket.end()
     const answers = await wire.ended()
     if (wire.rest !== '') throw new Error(`not a whole response: ${wire.rest.slice(0, 500)}`)

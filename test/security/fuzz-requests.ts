@@ -1,4 +1,4 @@
-/** Requests that are mostly good, each part of which is sometimes wild: their bytes, and how these have to be read. */
+/** Mostly valid requests, any part of which may be wild: their bytes, and how a server must read them. */
 import fc from 'fast-check'
 import { goodBodies, wildBodies } from './fuzz-bodies.ts'
 import {
