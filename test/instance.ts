@@ -126,6 +126,7 @@ async function ask1(
 const operator = () => ({
   requestId: newId('req_'),
   keyId: null,
+  operator: null,
   method: null,
   path: null,
   ip: null,
@@ -133,8 +134,11 @@ const operator = () => ({
 })
 
 /** A user made as the command line makes one. */
-export const makeUser = ({ service }: Instance, name = 'somebody'): Promise<User> =>
-  service.stores.users.create({ id: newId('usr_'), name }, operator())
+export async function makeUser({ service }: Instance, name = 'somebody'): Promise<User> {
+  const created = await service.stores.users.create({ id: newId('usr_'), name }, operator())
+  if (!created.ok) throw new Error(`not created: ${created.reason}`)
+  return created.user
+}
 
 /** A key made as the command line makes one, with its token. */
 export async function makeKey(

@@ -149,10 +149,11 @@ async function greet(
   port: number,
   say: (line: string) => void,
 ) {
-  if ((await users.list()).length > 0) return
-  const user = await users.create({ id: newId('usr_'), name: 'first user' }, operator())
+  if ((await users.list({ limit: 1 }))!.length > 0) return
+  const id = newId('usr_')
+  await users.create({ id, name: 'first user' }, operator())
   const wanted = {
-    userId: user.id,
+    userId: id,
     name: 'first key',
     rateLimitRpm: config.defaultRateLimitRpm,
     expiresAt: null,
@@ -161,7 +162,7 @@ async function greet(
   await keys.create(key, operator())
   for (const line of [
     '',
-    `Your first API key, shown only this once (it belongs to ${user.id}):`,
+    `Your first API key, shown only this once (it belongs to ${id}):`,
     '',
     `  ${token}`,
     '',

@@ -45,7 +45,7 @@ t.test('an entry is found by its request with all that is known of it', async (t
     reason: 'revoked',
     key_id: keyId,
     user_id: userId,
-    actor_key_id: null,
+    actor: null,
     method: 'GET',
     path: '/v1/verify',
     ip: '192.0.2.7',

@@ -59,7 +59,11 @@ export async function openStores(
     users,
     audit: createAuditLog({ audit: auditing, operator }),
     published,
-    makeUser: () => users.create({ id: newId('usr_'), name: 'somebody' }, actor()),
+    async makeUser() {
+      const created = await users.create({ id: newId('usr_'), name: 'somebody' }, actor())
+      if (!created.ok) throw new Error(`not created: ${created.reason}`)
+      return created.user
+    },
     async makeKey(userId, wanted = {}) {
       const { expiresAt = null } = wanted
       // No key is created expired: it becomes so afterwards.
@@ -87,10 +91,11 @@ const mintKey = keyMinter(
 export const newKeyOf = (userId: string, wanted: { name?: string; expiresAt?: number | null } = {}) =>
   mintKey({ userId, name: 'a key', rateLimitRpm: 1000, expiresAt: null, ...wanted })
 
-/** The operator, or a key as who it acts. */
+/** An operator, or a key as who it acts. */
 export const actor = (keyId: string | null = null): Actor => ({
   requestId: newId('req_'),
   keyId,
+  operator: keyId === null ? 'operator:ada' : null,
   method: 'POST',
   path: '/v1/keys',
   ip: '192.0.2.1',
