@@ -4,6 +4,7 @@ import { pino } from 'pino'
 import postgres from 'postgres'
 import type { Test } from 'tap'
 import { type Config, readConfig } from '../src/config.ts'
+import { createOps, type OpsOptions } from '../src/ops/listener.ts'
 import { openService, type Service } from '../src/process/service.ts'
 import { newId } from '../src/rules/id.ts'
 import { keyBody, type User } from '../src/stores.ts'
@@ -91,6 +92,34 @@ export async function startInstance(
   }
   t.teardown(close)
   return { url, port, service, config, log, close, ask: (method, path, ask) => ask1(url, method, path, ask) }
+}
+
+export interface Ops {
+  url: string
+  port: number
+  ask(method: string, path: string, ask?: Ask): Promise<Answer>
+}
+
+/** The ops listener of an instance, with the tokens of its configuration. */
+export async function startOps(
+  t: Test,
+  { service, config }: Instance,
+  { now }: Pick<OpsOptions, 'now'> = {},
+): Promise<Ops> {
+  const ops = createOps({
+    service,
+    docsBase: service.app.docsBase,
+    state: () => 'ready',
+    tokens: config.opsTokens,
+    metricsToken: config.metricsToken,
+    defaultRateLimitRpm: config.defaultRateLimitRpm,
+    now,
+  })
+  await ops.listen({ host: '127.0.0.1', port: 0 })
+  t.teardown(() => ops.close())
+  const { port } = ops.server.address() as AddressInfo
+  const url = `http://127.0.0.1:${port}`
+  return { url, port, ask: (method, path, ask) => ask1(url, method, path, ask) }
 }
 
 async function ask1(

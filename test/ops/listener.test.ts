@@ -2,15 +2,23 @@
 import t from 'tap'
 import { createOps, type OpsOptions } from '../../src/ops/listener.ts'
 import { createMetrics } from '../../src/process/metrics.ts'
+import { tokenFormat } from '../../src/rules/token.ts'
 
 function ops(options: Partial<OpsOptions>) {
-  const service = { metrics: createMetrics(), health: () => ({ redis: 'shared', postgres: 'ok' }) }
+  const service = {
+    metrics: createMetrics(),
+    health: () => ({ redis: 'shared', postgres: 'ok' }),
+    stores: { tokenFormat: tokenFormat('lk'), audit: { recordOperatorRefusal: async () => {} } } as never,
+    lastUsed: undefined!,
+    onError: () => {},
+  }
   return createOps({
     service,
     docsBase: () => 'http://docs.test/',
     state: () => 'ready',
     tokens: [],
     metricsToken: null,
+    defaultRateLimitRpm: 1000,
     ...options,
   })
 }
@@ -50,5 +58,5 @@ t.test('tokens guard all but the probes', async (t) => {
   t.equal(await status('/metrics'), 401)
   t.equal(await status('/metrics', 'a-token-of-prometheus'), 200)
   for (const path of ['/admin/users', '/%zz', '/']) t.equal(await status(path), 401, path)
-  t.equal(await status('/admin/users', 'a-token-of-adas-own'), 404)
+  t.equal(await status('/admin/nothing', 'a-token-of-adas-own'), 404)
 })

@@ -14,7 +14,7 @@ const metricsToken = 'a-token-of-prometheus'
 async function listening(t: Test, options: Partial<OperatorAuthOptions> = {}, host = '127.0.0.1') {
   const app = Fastify({ forceCloseConnections: true, genReqId: () => 'req_1' })
   app.register(errors, { docsBase: 'http://docs.test/' })
-  app.register(operatorAuth, { tokens: [], metricsToken: null, ...options })
+  app.register(operatorAuth, { tokens: [], metricsToken: null, record: async () => {}, ...options })
   app.register(unknownRoute)
   app.register(async (scope) => {
     scope.get('/open', { config: { credential: 'none' } }, async ({ operator }) => ({ operator }))
