@@ -27,7 +27,7 @@ create table audit_refusals partition of audit_log for values in ('auth.refused'
 create table audit_changes partition of audit_log default;
 
 create index audit_log_by_request on audit_log (request_id);
--- Every refusal has an entry here, also without a known key: the 401 of an unknown key must not leave sooner than that of a
+-- Every refusal has an entry in both of these, also without a known key: the 401 of an unknown key must not leave sooner than that of a
 -- known one because its audit entry is less work to write.
 create index audit_log_by_key on audit_log (key_id, occurred_at);
 create index audit_log_by_user on audit_log (user_id, occurred_at);

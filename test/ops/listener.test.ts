@@ -60,3 +60,14 @@ t.test('tokens guard all but the probes', async (t) => {
   for (const path of ['/admin/users', '/%zz', '/']) t.equal(await status(path), 401, path)
   t.equal(await status('/admin/nothing', 'a-token-of-adas-own'), 404)
 })
+
+t.test('an address that is refused too often locks out its /64, and nobody else', async (t) => {
+  const token = 'a-token-of-adas-own'
+  const app = ops({ tokens: [{ name: 'ada', token }], now: () => 0 })
+  const status = async (remoteAddress: string, presented = token) =>
+    (await app.inject({ url: '/nothing', remoteAddress, headers: { authorization: `Bearer ${presented}` } }))
+      .statusCode
+  for (let n = 0; n < 60; n++) t.equal(await status(`2001:db8::${n}`, 'a-wrong-token-of-it'), 401)
+  t.equal(await status('2001:db8::ffff'), 429)
+  for (const address of ['2001:db8:0:1::1', '192.0.2.1', '::1']) t.equal(await status(address), 404, address)
+})
