@@ -1,5 +1,5 @@
-# Latchkey without Postgres and Redis. Set DATABASE_URL, HASH_SECRET and, for more than one instance,
-# REDIS_URL. See docs/operations.md. It needs no writable file system: run it with a read-only root.
+# Latchkey without Postgres and Redis. Set DATABASE_URL, HASH_SECRET, OPS_TOKEN and, for more than one
+# instance, REDIS_URL. See docs/operations.md. It needs no writable file system: run it with a read-only root.
 
 FROM node:22-slim AS build
 WORKDIR /app
@@ -26,7 +26,7 @@ COPY --from=build /app/sql ./sql
 COPY --from=build /app/dist ./dist
 # The base image's user "node", by number so that Kubernetes' runAsNonRoot can check it.
 USER 1000:1000
-# 3000: the service. 9464: probes and metrics, for the internal network only.
+# 3000: the service. 9464: probes, metrics and the admin API, for the internal network only.
 EXPOSE 3000 9464
 HEALTHCHECK --interval=5s --timeout=3s --start-period=30s \
   CMD ["node", "-e", "fetch('http://127.0.0.1:' + (process.env.OPS_PORT || 9464) + '/healthz').then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"]

@@ -73,7 +73,7 @@ export const errorTable = {
     suggestion:
       'Send `Authorization: Bearer …` with a token from OPS_TOKEN. If the service has none, send the request from its own machine to http://localhost and the ops port.',
     about:
-      'Only the ops listener sends this. With OPS_TOKEN, everything there except the probes and metrics needs one of its tokens. Without it, the listener must be bound to a loopback address and the Host header must name one. A request that changes something must not carry the Origin of another site. METRICS_TOKEN guards the metrics in the same way.',
+      'Only the ops listener sends this. With OPS_TOKEN, everything there except the probes and metrics needs one of its tokens. Without it, the listener must be bound to a loopback address and the Host header must name one. A request that changes something must not carry the Origin of another site. METRICS_TOKEN guards the metrics in the same way. The audit log has the reason, as the event `operator.refused`.',
   },
   not_found: {
     status: 404,
@@ -119,6 +119,14 @@ export const errorTable = {
     suggestion: 'Revoke a key that is no longer needed with DELETE /v1/keys/{id}.',
     about: 'Revoked and expired keys do not count. The operator sets the bound with MAX_KEYS_PER_USER.',
   },
+  external_id_taken: {
+    status: 409,
+    type: 'conflict_error',
+    message: 'Another user has this external_id.',
+    suggestion: 'Find that user with GET /admin/users?external_id=…, or send another `external_id`.',
+    about:
+      'Only the admin API sends this. No two users have the same `external_id`. A deleted user has it until a PATCH sets it to null.',
+  },
   payload_too_large: {
     status: 413,
     type: 'invalid_request_error',
@@ -141,7 +149,7 @@ export const errorTable = {
     suggestion:
       'Wait for the number of seconds in Retry-After, or raise `rate_limit_rpm` with PATCH /v1/keys/{id}, or create another key.',
     about:
-      'Each key may make `rate_limit_rpm` requests a minute. Every request counts, including those answered with an error. `Retry-After` is the number of seconds until the minute ends. Do not retry at fixed intervals.',
+      'Each key may make `rate_limit_rpm` requests a minute. Every request counts, including those answered with an error. `Retry-After` is the number of seconds until the minute ends. Do not retry at fixed intervals. The ops listener sends this to an address that it has refused too often within a minute.',
   },
   headers_too_large: {
     status: 431,

@@ -3,17 +3,17 @@
  * for an invalid value, so that the rule and the advice stay together.
  */
 import { type Static, Type } from '@sinclair/typebox'
+import { IdFilter, Limit, listOf, StartingAfter } from './list.ts'
 
 /** 2100-01-01T00:00:00Z. A later time is probably in the wrong unit. */
 export const expiresAtEndS = 4_102_444_800
 export const rateLimitMax = 1_000_000_000
 export const nameMaxLength = 255
-export const listLimitMax = 100
 
 const nullable = { type: ['integer', 'null'] }
 
 /** Unix seconds, or null if it has not happened. */
-const Moment = (description: string) => Type.Unsafe<number | null>({ ...nullable, description })
+export const Moment = (description: string) => Type.Unsafe<number | null>({ ...nullable, description })
 
 /**
  * Not blank, no control character (Cc), no lone surrogate (Cs): text that fits into Postgres and a
@@ -21,7 +21,7 @@ const Moment = (description: string) => Type.Unsafe<number | null>({ ...nullable
  */
 export const namePattern = '^[^\\p{Cc}\\p{Cs}]*[^\\p{Cc}\\p{Cs}\\s][^\\p{Cc}\\p{Cs}]*$'
 
-const Name = Type.String({
+export const Name = Type.String({
   minLength: 1,
   maxLength: nameMaxLength,
   pattern: namePattern,
@@ -79,29 +79,18 @@ export const KeyParams = Type.Object({ id: Type.String() })
 export const keyStates = ['active', 'revoked', 'expired'] as const
 export type KeyState = (typeof keyStates)[number]
 
+const Status = Type.Unsafe<KeyState>({
+  type: 'string',
+  enum: keyStates,
+  description: 'Only keys in this state.',
+  suggestion: `Send one of ${keyStates.join(', ')}, once.`,
+})
+
 export const ListKeysQuery = Type.Object(
   {
-    limit: Type.Optional(
-      Type.String({
-        pattern: '^([1-9][0-9]?|100)$',
-        description: 'Keys in one page.',
-        suggestion: `Send a whole number from 1 to ${listLimitMax}, once.`,
-      }),
-    ),
-    starting_after: Type.Optional(
-      Type.String({
-        description: 'The id of the last key on the previous page.',
-        suggestion: 'Send one `apk_…` id: the `next_cursor` of the previous page.',
-      }),
-    ),
-    status: Type.Optional(
-      Type.Unsafe<KeyState>({
-        type: 'string',
-        enum: keyStates,
-        description: 'Only keys in this state.',
-        suggestion: `Send one of ${keyStates.join(', ')}, once.`,
-      }),
-    ),
+    limit: Type.Optional(Limit),
+    starting_after: Type.Optional(StartingAfter),
+    status: Type.Optional(Status),
   },
   { $id: 'ListKeysQuery', additionalProperties: false },
 )
@@ -128,13 +117,46 @@ export const CreatedKey = Type.Object(
 )
 export type CreatedKey = Static<typeof CreatedKey>
 
-export const KeyList = Type.Object(
-  {
-    object: Type.Literal('list'),
-    data: Type.Array(Type.Object(keyMembers, { additionalProperties: false })),
-    has_more: Type.Boolean(),
-    next_cursor: Type.Unsafe<string | null>({ type: ['string', 'null'] }),
-  },
-  { $id: 'KeyList', additionalProperties: false },
-)
+export const KeyList = listOf(keyMembers, 'KeyList')
 export type KeyList = Static<typeof KeyList>
+
+// ---- the admin API: keys of any user ------------------------------------------------------------------------
+
+const UserId = Type.String({ description: 'Begins with `usr_`.', suggestion: 'Send the id of a user.' })
+
+export const AdminCreateKeyBody = Type.Object(
+  { user_id: UserId, ...CreateKeyBody.properties },
+  {
+    $id: 'AdminCreateKeyBody',
+    additionalProperties: false,
+    suggestion: 'Send a JSON object with at least `user_id` and `name`.',
+  },
+)
+
+/** A prefix is at most `KEY_PREFIX` (16), an underscore and 4 characters: a whole key does not fit. */
+const KeyPrefix = Type.String({
+  pattern: '^[0-9A-Za-z_]{1,21}$',
+  description: 'Only keys with this `key_prefix`.',
+  suggestion: 'Send the `key_prefix` of a key, once: its first characters, never a whole key.',
+})
+
+export const AdminListKeysQuery = Type.Object(
+  {
+    ...ListKeysQuery.properties,
+    user_id: Type.Optional(IdFilter('usr_')),
+    key_prefix: Type.Optional(KeyPrefix),
+  },
+  { $id: 'AdminListKeysQuery', additionalProperties: false },
+)
+
+export const adminKeyMembers = { ...keyMembers, user_id: UserId }
+
+export const AdminKey = Type.Object(adminKeyMembers, { $id: 'AdminKey', additionalProperties: false })
+export type AdminKey = Static<typeof AdminKey>
+
+export const AdminCreatedKey = Type.Object(
+  { ...CreatedKey.properties, user_id: UserId },
+  { $id: 'AdminCreatedKey', additionalProperties: false },
+)
+
+export const AdminKeyList = listOf(adminKeyMembers, 'AdminKeyList')

@@ -11,3 +11,12 @@ export const refusalReasons = [
   'owner_deleted',
 ] as const
 export type RefusalReason = (typeof refusalReasons)[number]
+
+/** Why the ops listener refused a request. */
+export const operatorRefusalReasons = [
+  'missing_token',
+  'wrong_token',
+  'foreign_origin',
+  'foreign_host',
+] as const
+export type OperatorRefusalReason = (typeof operatorRefusalReasons)[number]

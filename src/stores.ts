@@ -2,8 +2,10 @@
  * What the service needs from its data servers, in its own terms. The adapters, named by
  * technology, are in postgres/, redis/ and memory/; only wiring/ knows which are in use.
  */
-import type { Key, KeyState } from '../schemas/key.ts'
-import type { RefusalReason } from '../schemas/refusal.ts'
+import type { AuditEntry, AuditEvent, AuditReason } from '../schemas/audit.ts'
+import type { AdminKey, Key, KeyState } from '../schemas/key.ts'
+import type { OperatorRefusalReason, RefusalReason } from '../schemas/refusal.ts'
+import type { User } from '../schemas/user.ts'
 import type { NewKey } from './rules/new-key.ts'
 
 /**
@@ -26,8 +28,7 @@ export interface KeyVersion {
 /** Resolves once no instance acts on an older version; never rejects. */
 export type Publish = (versions: KeyVersion[]) => Promise<void>
 
-// ---- counting
-// -------------------------------------------------------------------------------------------------
+// ---- counting ----------------------------------------------------------------------------------
 
 /** Why a shared counter does not count. A label of a metric, so there are only these. */
 export const outageCauses = [
@@ -91,8 +92,7 @@ export interface Counter {
   close(): Promise<void>
 }
 
-// ---- keys and users
-// ---------------------------------------------------------------------------------------------
+// ---- keys and users ----------------------------------------------------------------------------
 
 /** A stored key, times in Unix seconds. Its secret and the secret's hash are not part of it. */
 export interface StoredKey {
@@ -133,10 +133,15 @@ export interface Rehash {
   to: string
 }
 
+/** A person with an operator token, or one at the command line. Named in the audit log. */
+export type Operator = `operator:${string}` | `cli:${string}`
+
 /** Who changes something, for the audit log. Secrets are already removed. */
 export interface Actor {
   requestId: string
+  /** The caller's own key; null for an operator. */
   keyId: string | null
+  operator: Operator | null
   method: string | null
   path: string | null
   ip: string | null
@@ -149,9 +154,22 @@ export type CallerUnusable = { ok: false; reason: 'caller_unusable'; denial: Ref
 /** The expiry asked for is not after the database's clock, `nowS` in Unix seconds. */
 export type ExpiresInPast = { ok: false; reason: 'expires_in_past'; nowS: number }
 
+export interface Page {
+  limit: number
+  startingAfter?: string | undefined
+}
+
+export interface KeyPage extends Page {
+  status?: KeyState | undefined
+  displayPrefix?: string | undefined
+}
+
 export type KeyChange = { name?: string; rateLimitRpm?: number; expiresAt?: number | null }
 
-/** When `change` or `revoke` resolves, every instance sees the change. */
+/**
+ * When `change` or `revoke` resolves, every instance sees the change. `userId` null: an operator, for any user's key. Each user
+ * has their own queue for a connection, and each operator; `lane` names the operator's where no actor does.
+ */
 export interface KeyStore {
   /** By hex HMAC; unknown ones are left out. One statement for all. */
   findByHash(hashes: string[]): Promise<KeyCredential[]>
@@ -168,15 +186,14 @@ export interface KeyStore {
     | ExpiresInPast
     | CallerUnusable
   >
-  get(id: string, userId: string): Promise<StoredKey | null>
+  get(id: string, userId: string | null, lane?: Operator): Promise<StoredKey | null>
+  /** The key with one of these hashes, for an operator. */
+  getByHash(hashes: string[], lane: Operator): Promise<StoredKey | null>
   /** Newest first, at most `limit`; null if `startingAfter` is not one of the user's keys. */
-  list(
-    userId: string,
-    page: { limit: number; startingAfter?: string | undefined; status?: KeyState | undefined },
-  ): Promise<StoredKey[] | null>
+  list(userId: string | null, page: KeyPage, lane?: Operator): Promise<StoredKey[] | null>
   change(
     id: string,
-    userId: string,
+    userId: string | null,
     change: KeyChange,
     actor: Actor,
   ): Promise<
@@ -185,7 +202,7 @@ export interface KeyStore {
     | ExpiresInPast
     | CallerUnusable
   >
-  /** Idempotent: `revokedAt` stays as it was. `userId` null: an operator, for any user's key. */
+  /** Idempotent: `revokedAt` stays as it was. */
   revoke(
     id: string,
     userId: string | null,
@@ -202,68 +219,69 @@ export interface KeyStore {
   countBySecret(): Promise<Map<string, number>>
 }
 
-export interface User {
-  id: string
-  name: string
-  created_at: number
-  deleted_at: number | null
-}
+export type { User } from '../schemas/user.ts'
+
+export type ExternalIdTaken = { ok: false; reason: 'external_id_taken' }
 
 export interface UserStore {
-  create(user: { id: string; name: string }, actor: Actor): Promise<User>
-  list(): Promise<User[]>
-  /**
-   * Soft-deletes (idempotent). When it resolves, every instance refuses the user's keys; null if
-   * absent.
-   */
+  create(
+    user: { id: string; name: string; externalId?: string | null },
+    actor: Actor,
+  ): Promise<{ ok: true; user: User } | ExternalIdTaken>
+  get(id: string, lane?: Operator): Promise<User | null>
+  /** Newest first, at most `limit`; null if `startingAfter` is no user. */
+  list(page: Page & { externalId?: string | undefined }, lane?: Operator): Promise<User[] | null>
+  change(
+    id: string,
+    change: { name?: string; externalId?: string | null },
+    actor: Actor,
+  ): Promise<{ ok: true; user: User } | { ok: false; reason: 'absent' } | ExternalIdTaken>
+  /** When it resolves, every instance refuses them. How many were not revoked before; null if there is no such user. */
+  revokeKeys(id: string, actor: Actor): Promise<number | null>
+  /** Soft-deletes (idempotent). When it resolves, every instance refuses the user's keys; null if absent. */
   remove(id: string, actor: Actor): Promise<User | null>
 }
 
-// ---- audit
-// --------------------------------------------------------------------------------------------------------
+// ---- audit -------------------------------------------------------------------------------------
 
-export type AuditEvent =
-  | 'auth.refused'
-  | 'key.created'
-  | 'key.updated'
-  | 'key.revoked'
-  | 'user.created'
-  | 'user.deleted'
+export type { AuditEntry, AuditEvent } from '../schemas/audit.ts'
 
 /** One refusal to record. Everything from outside is bounded and free of secrets. */
-export interface RefusalRecord extends Actor {
+export interface RefusalRecord extends Omit<Actor, 'operator'> {
   reason: RefusalReason
   userId: string | null
 }
 
-export interface AuditEntry {
-  id: string
-  /** ISO 8601 with milliseconds, UTC. */
-  occurred_at: string
-  request_id: string
-  event: AuditEvent
-  reason: RefusalReason | null
-  key_id: string | null
-  user_id: string | null
-  actor_key_id: string | null
-  method: string | null
-  path: string | null
-  ip: string | null
-  user_agent: string | null
-  details: Record<string, unknown> | null
+export interface OperatorRefusalRecord extends Omit<Actor, 'operator' | 'keyId'> {
+  reason: OperatorRefusalReason
+}
+
+/** The place of an entry in the list. */
+export type AuditPosition = Pick<AuditEntry, 'id' | 'event'> & { ms: number }
+
+export interface AuditFilter {
+  requestId?: string | undefined
+  keyId?: string | undefined
+  userId?: string | undefined
+  reason?: AuditReason | undefined
+  event?: AuditEvent | undefined
+  /** From this moment on, in Unix seconds. */
+  since?: number | undefined
+  /** Before this moment, in Unix seconds. */
+  until?: number | undefined
+  limit: number
+  /** Only entries behind this one. */
+  after?: AuditPosition | undefined
 }
 
 export interface AuditLog {
   /** Resolves once all are committed. */
   recordRefusals(refusals: RefusalRecord[]): Promise<void>
+  /** Resolves once it is committed. */
+  recordOperatorRefusal(refusal: OperatorRefusalRecord): Promise<void>
   find(requestId: string): Promise<AuditEntry[]>
-  /** Newest first. `since` is a moment in Unix seconds. */
-  list(filter: {
-    reason?: RefusalReason | undefined
-    keyId?: string | undefined
-    since?: number | undefined
-    limit: number
-  }): Promise<AuditEntry[]>
+  /** Newest first. */
+  list(filter: AuditFilter, lane?: Operator): Promise<AuditEntry[]>
 }
 
 /** The only conversion of a stored key to what crosses the wire. */
@@ -277,3 +295,6 @@ export const keyBody = (key: StoredKey): Key => ({
   created_at: key.createdAt,
   revoked_at: key.revokedAt,
 })
+
+/** The same for operators, who see keys of any user. */
+export const adminKeyBody = (key: StoredKey): AdminKey => ({ ...keyBody(key), user_id: key.userId })

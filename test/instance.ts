@@ -4,6 +4,7 @@ import { pino } from 'pino'
 import postgres from 'postgres'
 import type { Test } from 'tap'
 import { type Config, readConfig } from '../src/config.ts'
+import { createOps, type OpsOptions } from '../src/ops/listener.ts'
 import { openService, type Service } from '../src/process/service.ts'
 import { newId } from '../src/rules/id.ts'
 import { keyBody, type User } from '../src/stores.ts'
@@ -93,6 +94,34 @@ export async function startInstance(
   return { url, port, service, config, log, close, ask: (method, path, ask) => ask1(url, method, path, ask) }
 }
 
+export interface Ops {
+  url: string
+  port: number
+  ask(method: string, path: string, ask?: Ask): Promise<Answer>
+}
+
+/** The ops listener of an instance, with the tokens of its configuration. */
+export async function startOps(
+  t: Test,
+  { service, config }: Instance,
+  { now }: Pick<OpsOptions, 'now'> = {},
+): Promise<Ops> {
+  const ops = createOps({
+    service,
+    docsBase: service.app.docsBase,
+    state: () => 'ready',
+    tokens: config.opsTokens,
+    metricsToken: config.metricsToken,
+    defaultRateLimitRpm: config.defaultRateLimitRpm,
+    now,
+  })
+  await ops.listen({ host: '127.0.0.1', port: 0 })
+  t.teardown(() => ops.close())
+  const { port } = ops.server.address() as AddressInfo
+  const url = `http://127.0.0.1:${port}`
+  return { url, port, ask: (method, path, ask) => ask1(url, method, path, ask) }
+}
+
 async function ask1(
   url: string,
   method: string,
@@ -126,6 +155,7 @@ async function ask1(
 const operator = () => ({
   requestId: newId('req_'),
   keyId: null,
+  operator: null,
   method: null,
   path: null,
   ip: null,
@@ -133,8 +163,11 @@ const operator = () => ({
 })
 
 /** A user made as the command line makes one. */
-export const makeUser = ({ service }: Instance, name = 'somebody'): Promise<User> =>
-  service.stores.users.create({ id: newId('usr_'), name }, operator())
+export async function makeUser({ service }: Instance, name = 'somebody'): Promise<User> {
+  const created = await service.stores.users.create({ id: newId('usr_'), name }, operator())
+  if (!created.ok) throw new Error(`not created: ${created.reason}`)
+  return created.user
+}
 
 /** A key made as the command line makes one, with its token. */
 export async function makeKey(

@@ -1,11 +1,19 @@
 create table users (
   id          text primary key,
   name        text not null,
+  -- What the operator's own system calls this user.
+  external_id text constraint external_id_is_unique unique,
   created_at  timestamptz not null default now(),
   deleted_at  timestamptz,
   constraint user_ids_begin_with_usr check (id like 'usr\_%'),
-  constraint user_name_is_not_blank check (name ~ '\S')
+  constraint user_name_is_not_blank check (name ~ '\S'),
+  constraint external_id_is_not_blank check (external_id ~ '\S'),
+  constraint external_id_has_at_most_255_characters check (char_length(external_id) <= 255),
+  constraint external_id_has_no_control_characters check (external_id !~ '[\u0001-\u001f\u007f-\u009f]')
 );
+
+-- The order and the cursor of GET /admin/users.
+create index users_newest_first on users (created_at desc, id desc);
 
 create table api_keys (
   id              text collate "C" primary key,
@@ -39,3 +47,6 @@ create index api_keys_revoked on api_keys (user_id, created_at desc, id desc) wh
 create index api_keys_not_revoked
   on api_keys (user_id, created_at desc, id desc, coalesce(expires_at, 'infinity')) include (expires_at)
   where revoked_at is null;
+-- The same order for GET /admin/keys: of all users, and with one prefix.
+create index api_keys_newest_first on api_keys (created_at desc, id desc);
+create index api_keys_by_prefix on api_keys (key_prefix, created_at desc, id desc);

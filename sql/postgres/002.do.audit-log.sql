@@ -8,7 +8,8 @@ create table audit_log (
   reason        text,
   key_id        text,
   user_id       text,
-  actor_key_id  text,
+  -- Who made a change: key:apk_…, operator:<name> or cli:<os user>.
+  actor         text,
   method        text,
   path          text,
   ip            text,
@@ -16,13 +17,17 @@ create table audit_log (
   details       jsonb,
   primary key (event, occurred_at, id),
   constraint audit_ids_begin_with_aud check (id like 'aud\_%'),
-  constraint only_refusals_have_a_reason check ((reason is not null) = (event = 'auth.refused'))
+  constraint only_refusals_have_a_reason check (
+    (reason is not null) = (event in ('auth.refused', 'operator.refused'))
+  )
 ) partition by list (event);
 
-create table audit_refusals partition of audit_log for values in ('auth.refused') partition by range (occurred_at);
+create table audit_refusals partition of audit_log for values in ('auth.refused', 'operator.refused')
+  partition by range (occurred_at);
 create table audit_changes partition of audit_log default;
 
 create index audit_log_by_request on audit_log (request_id);
--- Every refusal has an entry here, also without a known key: the 401 of an unknown key must not leave sooner than that of a
+-- Every refusal has an entry in both of these, also without a known key: the 401 of an unknown key must not leave sooner than that of a
 -- known one because its audit entry is less work to write.
 create index audit_log_by_key on audit_log (key_id, occurred_at);
+create index audit_log_by_user on audit_log (user_id, occurred_at);

@@ -1,4 +1,4 @@
--- Changes an active key of the owner and writes the audit entry. A null leaves the old value, except for new_expires_at, which
+-- Changes an active key of the owner (owner_id null: of anyone) and writes the audit entry. A null leaves the old value, except for new_expires_at, which
 -- counts whenever sets_expiry is true.
 -- outcome: changed, absent, not_active, expires_in_past, or the caller's denial reason. stored: the row after the change.
 create function change_key(
@@ -7,14 +7,16 @@ create function change_key(
 ) language plpgsql as $$
 begin
   -- Everything that locks several keys does so in the order of their ids, so no two changes can deadlock.
-  perform 1 from api_keys where (id = key_id and user_id = owner_id) or id = caller_id order by id for no key update;
+  perform 1 from api_keys
+  where (id = key_id and (owner_id is null or user_id = owner_id)) or id = caller_id
+  order by id for no key update;
   outcome := caller_denial_reason(caller_id);
   if outcome is not null then return; end if;
   if sets_expiry and new_expires_at <= clock_timestamp() then
     outcome := 'expires_in_past';
     return;
   end if;
-  if not exists (select from api_keys where id = key_id and user_id = owner_id) then
+  if not exists (select from api_keys where id = key_id and (owner_id is null or user_id = owner_id)) then
     outcome := 'absent';
     return;
   end if;
@@ -29,6 +31,7 @@ begin
     outcome := 'not_active';
     return;
   end if;
+  entry.user_id := stored.user_id;
   entry.occurred_at := now();
   insert into audit_log select entry.*;
   outcome := 'changed';

@@ -1,5 +1,5 @@
 /** latchkey audit find | list: the only way to see why a request was refused. */
-import { type RefusalReason, refusalReasons } from '../../schemas/refusal.ts'
+import { type AuditReason, auditReasons } from '../../schemas/audit.ts'
 import type { AuditEntry } from '../stores.ts'
 import { type Command, table, wholeNumber, withStores } from './command.ts'
 
@@ -24,11 +24,11 @@ export const auditFind: Command = {
 export const auditList: Command = {
   takes: ['reason', 'key', 'since', 'limit'],
   async run(config, { reason, key, since, limit }) {
-    if (reason !== undefined && !(refusalReasons as readonly string[]).includes(reason)) {
-      throw new Error(`--reason must be one of ${refusalReasons.join(', ')}`)
+    if (reason !== undefined && !(auditReasons as readonly string[]).includes(reason)) {
+      throw new Error(`--reason must be one of ${auditReasons.join(', ')}`)
     }
     const filter = {
-      reason: reason as RefusalReason | undefined,
+      reason: reason as AuditReason | undefined,
       keyId: key,
       since: since === undefined ? undefined : sinceS(since, Date.now() / 1000),
       limit: limit === undefined ? listLimitDefault : wholeNumber('limit', limit, 1, listLimitMax),

@@ -1,4 +1,5 @@
 /** What a command is, and what commands share. */
+import { userInfo } from 'node:os'
 import { nameMaxLength, namePattern } from '../../schemas/key.ts'
 import type { Config } from '../config.ts'
 import { newId } from '../rules/id.ts'
@@ -52,11 +53,21 @@ export async function withStores<T>(
 export const operator = (): Actor => ({
   requestId: newId('req_'),
   keyId: null,
+  operator: `cli:${osUser()}`,
   method: null,
   path: null,
   ip: null,
   userAgent: 'latchkey command line',
 })
+
+/** In a container, the user may have a number only. */
+function osUser(): string {
+  try {
+    return userInfo().username
+  } catch {
+    return String(process.getuid?.() ?? 'unknown')
+  }
+}
 
 export function requiredName(args: Args, { tokenPrefix }: Pick<Config, 'tokenPrefix'>): string {
   const { name } = args

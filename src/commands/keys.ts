@@ -1,5 +1,6 @@
 /** latchkey keys …: for the operator, for any user and without a key. */
-import { expiresAtEndS, listLimitMax, rateLimitMax } from '../../schemas/key.ts'
+import { expiresAtEndS, rateLimitMax } from '../../schemas/key.ts'
+import { listLimitMax } from '../../schemas/list.ts'
 import { keyState } from '../rules/key-state.ts'
 import { type KeyStore, keyBody, type StoredKey } from '../stores.ts'
 import {
@@ -62,7 +63,7 @@ export const keysList: Command = {
   async run(config, args) {
     const userId = requiredUser(args)
     const found = await withStores(config, async ({ keys, users }) => {
-      if (!(await users.list()).some(({ id }) => id === userId)) throw new Error(`there is no user ${userId}`)
+      if ((await users.get(userId)) === null) throw new Error(`there is no user ${userId}`)
       return allOf(keys, userId)
     })
     const rows = found.map((key) => [

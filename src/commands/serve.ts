@@ -6,6 +6,7 @@ import closeWithGrace from 'close-with-grace'
 import type { FastifyInstance } from 'fastify'
 import type { Config } from '../config.ts'
 import { createOps } from '../ops/listener.ts'
+import { isLoopback } from '../ops/operator-auth.ts'
 import { createLog } from '../process/log.ts'
 import { openService } from '../process/service.ts'
 import { newId } from '../rules/id.ts'
@@ -47,6 +48,9 @@ export const serve: Command = {
 
     if (config.startedByNpm) stopWithParent()
 
+    const opsAddress = await oneAddress(config.opsHost)
+    if (config.opsTokens.length === 0 && !isLoopback(opsAddress)) throw new Error(openToOthers)
+
     const opening = openService(config, log, {
       role: 'serve',
       signal: stopping.signal,
@@ -70,10 +74,11 @@ export const serve: Command = {
         state: () => (draining ? 'draining' : app.server.listening ? 'ready' : 'starting'),
         tokens: config.opsTokens,
         metricsToken: config.metricsToken,
+        defaultRateLimitRpm: config.defaultRateLimitRpm,
       })
       closers.push(() => ops.close())
       await allListening([
-        { name: 'OPS_PORT', server: ops, host: config.opsHost, port: config.opsPort },
+        { name: 'OPS_PORT', server: ops, host: opsAddress, port: config.opsPort },
         { name: 'PORT', server: app, host: config.host, port: config.port },
       ])
 
@@ -105,6 +110,9 @@ export const serve: Command = {
     return undefined
   },
 }
+
+const openToOthers =
+  'OPS_TOKEN is required where OPS_HOST is not a loopback address: the ops listener has the admin API. Set OPS_TOKEN, or OPS_HOST=127.0.0.1'
 
 /**
  * For a name with several addresses Fastify would open more servers, without our handlers for
@@ -155,10 +163,11 @@ async function greet(
   port: number,
   say: (line: string) => void,
 ) {
-  if ((await users.list()).length > 0) return
-  const user = await users.create({ id: newId('usr_'), name: 'first user' }, operator())
+  if ((await users.list({ limit: 1 }))!.length > 0) return
+  const id = newId('usr_')
+  await users.create({ id, name: 'first user' }, operator())
   const wanted = {
-    userId: user.id,
+    userId: id,
     name: 'first key',
     rateLimitRpm: config.defaultRateLimitRpm,
     expiresAt: null,
@@ -167,7 +176,7 @@ async function greet(
   await keys.create(key, operator())
   for (const line of [
     '',
-    `Your first API key, shown only this once (it belongs to ${user.id}):`,
+    `Your first API key, shown only this once (it belongs to ${id}):`,
     '',
     `  ${token}`,
     '',

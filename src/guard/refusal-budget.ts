@@ -12,6 +12,8 @@ export interface RefusalBudget {
    * number of seconds until the address has a new budget.
    */
   take(address: string | null): number
+  /** Takes nothing: returns what `take` would. */
+  peek(address: string | null): number
   /** How many budgets are in use this minute. */
   readonly addresses: number
 }
@@ -35,20 +37,25 @@ export function createRefusalBudget(options: RefusalBudgetOptions): RefusalBudge
   const { perMinute, addressesMax = addressesMaxDefault, now = Date.now } = options
   const taken = new Map<string, number>()
   let minute = 0
+
+  function budgetOf(address: string | null, nowMs: number) {
+    if (minuteOf(nowMs) !== minute) {
+      minute = minuteOf(nowMs)
+      taken.clear()
+    }
+    const group = addressGroup(address ?? '')
+    const name = taken.has(group) || taken.size < addressesMax ? group : others
+    const before = taken.get(name) ?? 0
+    return { name, before, waitS: before < perMinute ? 0 : Math.ceil(resetAtSOf(nowMs) - nowMs / 1000) }
+  }
+
   return {
     take(address) {
-      const nowMs = now()
-      if (minuteOf(nowMs) !== minute) {
-        minute = minuteOf(nowMs)
-        taken.clear()
-      }
-      const group = addressGroup(address ?? '')
-      const budget = taken.has(group) || taken.size < addressesMax ? group : others
-      const before = taken.get(budget) ?? 0
-      if (before >= perMinute) return Math.ceil(resetAtSOf(nowMs) - nowMs / 1000)
-      taken.set(budget, before + 1)
-      return 0
+      const { name, before, waitS } = budgetOf(address, now())
+      if (waitS === 0) taken.set(name, before + 1)
+      return waitS
     },
+    peek: (address) => budgetOf(address, now()).waitS,
     get addresses() {
       return taken.size
     },

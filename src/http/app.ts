@@ -11,12 +11,12 @@ import httpFraming from '../../plugins/http-framing.ts'
 import jsonBody from '../../plugins/json-body.ts'
 import rateLimit, { type RateLimitOptions } from '../../plugins/rate-limit.ts'
 import unknownRoute from '../../plugins/unknown-route.ts'
-import { ajv } from '../../plugins/validation.ts'
 import type { Config } from '../config.ts'
 import { newId } from '../rules/id.ts'
 import { docsRoutes } from './routes/docs.ts'
 import { type KeyRoutesOptions, keyRoutes } from './routes/keys.ts'
 import { verifyRoute } from './routes/verify.ts'
+import { serverOptions } from './server-options.ts'
 
 export interface AppOptions<C extends Caller> extends Omit<KeyRoutesOptions, 'defaultRateLimitRpm'> {
   config: Pick<Config, 'baseUrl' | 'port' | 'trustProxy' | 'defaultRateLimitRpm'>
@@ -37,14 +37,6 @@ declare module 'fastify' {
   }
 }
 
-const bodyMaxBytes = 16_384
-/** From the first byte to the end of the headers, and to the end of the request, milliseconds. */
-const headersTimeoutMs = 10_000
-const requestTimeoutMs = 20_000
-/**
- * How often to look for timed-out connections. Checking often means closing only a few at a time.
- */
-const timeoutCheckMs = 250
 /**
  * Longer than a load balancer's usual 60 s, so that we never close a connection that it is about to
  * use.
@@ -58,23 +50,11 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
   const newRequestId = () => newId('req_')
 
   const app: FastifyInstance = Fastify({
-    logger: false,
-    genReqId: newRequestId,
-    requestIdHeader: false,
-    bodyLimit: bodyMaxBytes,
-    requestTimeout: requestTimeoutMs,
+    ...serverOptions(newRequestId),
     keepAliveTimeout: keepAliveTimeoutMs,
     trustProxy: trusted(config.trustProxy),
     return503OnClosing: false,
     forceCloseConnections: 'idle',
-    routerOptions: { maxParamLength: 65_536 },
-    rewriteUrl: (request) => normalizeTarget(request.url!),
-    ajv,
-    http: {
-      headersTimeout: headersTimeoutMs,
-      connectionsCheckingInterval: timeoutCheckMs,
-      requireHostHeader: false,
-    },
   })
 
   let boundPort = port
@@ -124,24 +104,4 @@ const pathOf = (url: string) => new URL(url).pathname.replace(/\/$/, '')
 function trusted(proxies: Config['trustProxy']) {
   if (typeof proxies === 'number') return (_address: string, hop: number) => hop < proxies
   return proxies === false ? false : [...proxies]
-}
-
-/**
- * Turns a request target that the router would reject before any hook runs into one that it looks
- * up, so that the request is authenticated and counted like any other. Absolute form (RFC 9112,
- * 3.2.2) loses its origin; a malformed percent-escape becomes literal text.
- */
-export function normalizeTarget(target: string): string {
-  let path = target
-  if (!path.startsWith('/')) path = path.replace(/^https?:\/\/[^/?#]*/i, '') || '/'
-  if (!path.startsWith('/')) path = `/${path}`
-  if (!path.includes('%')) return path
-  const query = path.indexOf('?')
-  const [before, after] = query < 0 ? [path, ''] : [path.slice(0, query), path.slice(query)]
-  try {
-    decodeURIComponent(before)
-    return path
-  } catch {
-    return before.replaceAll('%', '%25') + after
-  }
 }

@@ -1,37 +1,47 @@
 /**
- * The ops listener: probes and metrics, on their own port, which need not be reachable from
- * outside.
+ * The ops listener: probes, metrics and the admin API, on their own port, which need not be
+ * reachable from outside.
  */
 import Fastify, { type FastifyInstance } from 'fastify'
 import errors from '../../plugins/errors.ts'
 import httpFraming from '../../plugins/http-framing.ts'
+import jsonBody from '../../plugins/json-body.ts'
 import unknownRoute from '../../plugins/unknown-route.ts'
-import { normalizeTarget } from '../http/app.ts'
+import { actorOf } from '../http/routes/actor.ts'
+import { serverOptions } from '../http/server-options.ts'
 import type { Service } from '../process/service.ts'
 import { newId } from '../rules/id.ts'
+import { auditRoutes } from './admin/audit.ts'
+import { adminKeyRoutes } from './admin/keys.ts'
+import { lookupRoute } from './admin/lookup.ts'
+import { userRoutes } from './admin/users.ts'
 import operatorAuth, { type OperatorAuthOptions } from './operator-auth.ts'
 
-export interface OpsOptions extends OperatorAuthOptions {
-  service: Pick<Service, 'metrics' | 'health'>
+export interface OpsOptions extends Omit<OperatorAuthOptions, 'record'> {
+  service: Pick<Service, 'metrics' | 'health' | 'stores' | 'lastUsed' | 'onError'>
+  defaultRateLimitRpm: number
   docsBase: () => string
   /** The state of the public listener: not yet open, open, or about to close. */
   state: () => 'starting' | 'ready' | 'draining'
 }
 
-export function createOps({ service, docsBase, state, tokens, metricsToken }: OpsOptions): FastifyInstance {
+export function createOps(options: OpsOptions): FastifyInstance {
+  const { service, docsBase, state } = options
+  const { stores, onError } = service
+  const { redact } = stores.tokenFormat
   const newRequestId = () => newId('req_')
-  const ops = Fastify({
-    logger: false,
-    genReqId: newRequestId,
-    forceCloseConnections: true,
-    rewriteUrl: (request) => normalizeTarget(request.url!),
-  })
-  ops.register(errors, { docsBase })
+  const ops: FastifyInstance = Fastify({ ...serverOptions(newRequestId), forceCloseConnections: true })
+  ops.register(errors, { docsBase, redact, onError })
   ops.register(httpFraming, { newRequestId })
   ops.addHook('onRequest', async (_request, reply) => {
     reply.header('cache-control', 'no-store')
   })
-  ops.register(operatorAuth, { tokens, metricsToken })
+  ops.register(operatorAuth, {
+    ...options,
+    record: (reason, request) =>
+      stores.audit.recordOperatorRefusal({ ...actorOf(request, stores.tokenFormat), reason }),
+  })
+  ops.register(jsonBody, { redact })
   ops.register(unknownRoute)
   ops.register(async (app) => {
     const open = { config: { credential: 'none' } } as const
@@ -47,5 +57,10 @@ export function createOps({ service, docsBase, state, tokens, metricsToken }: Op
       return service.metrics.registry.metrics()
     })
   })
+  const admin = { ...stores, lastUsed: service.lastUsed, defaultRateLimitRpm: options.defaultRateLimitRpm }
+  ops.register(userRoutes, admin)
+  ops.register(adminKeyRoutes, admin)
+  ops.register(auditRoutes, admin)
+  ops.register(lookupRoute, admin)
   return ops
 }

@@ -4,6 +4,9 @@
  * route that needs something else says so in its `config`, so a route that says nothing is
  * protected.
  *
+ * Every refusal is recorded before the 401 is sent. Someone who guesses tokens gets few guesses a
+ * minute: after that, no token helps, so a right guess shows nothing.
+ *
  * Runs in onRequest, for unknown routes too, so that nobody without a token learns which routes
  * exist.
  */
@@ -12,7 +15,9 @@ import type { AddressInfo } from 'node:net'
 import { isIPv4 } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { ApiError } from '../../plugins/api-error.ts'
+import { ApiError, unavailable } from '../../plugins/api-error.ts'
+import type { OperatorRefusalReason } from '../../schemas/refusal.ts'
+import { createRefusalBudget } from '../guard/refusal-budget.ts'
 
 export interface OperatorToken {
   readonly name: string
@@ -24,7 +29,14 @@ export interface OperatorAuthOptions {
   tokens: readonly OperatorToken[]
   /** null: the metrics need no token. */
   metricsToken: string | null
+  /** Stores the reason. The 401 is sent when it resolves; if it rejects, the response is a 503. */
+  record: (reason: OperatorRefusalReason, request: FastifyRequest) => Promise<void>
+  /** Unix milliseconds. */
+  now?: (() => number) | undefined
 }
+
+/** Refusals of one address in a minute. A person who mistypes a token needs far fewer. */
+const refusalsPerAddressRpm = 60
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -40,31 +52,59 @@ declare module 'fastify' {
 const localOperator = 'local'
 
 export default fp<OperatorAuthOptions>(
-  async (app, { tokens, metricsToken }) => {
+  async (app, { tokens, metricsToken, record, now = Date.now }) => {
     const operatorOf = tokenReader(tokens)
     const scraperOf = tokenReader(metricsToken === null ? [] : [{ name: 'metrics', token: metricsToken }])
+    const budget = createRefusalBudget({ perMinute: refusalsPerAddressRpm, now })
     const isBoundToLoopback = () => isLoopback((app.server.address() as AddressInfo | null)?.address ?? '')
 
     app.decorateRequest('operator', null)
     app.addHook('onRequest', (request, _reply, done) => {
       const { credential } = request.routeOptions.config
       if (credential === 'none' || (credential === 'metrics' && metricsToken === null)) return done()
-      if (credential === 'metrics') {
-        return done(scraperOf(request) === null ? unauthorized('METRICS_TOKEN') : undefined)
-      }
-      if (isFromForeignPage(request)) return done(unauthorized())
-      if (tokens.length > 0) request.operator = operatorOf(request)
-      else if (isBoundToLoopback() && namesLoopback(request.headers.host)) request.operator = localOperator
-      done(request.operator === null ? unauthorized() : undefined)
+      const waitS = budget.peek(request.ip)
+      if (waitS > 0) return done(tooManyRefusals(waitS))
+      const isScrape = credential === 'metrics'
+      const reason = isScrape ? tokenFault(request, scraperOf(request)) : operatorFault(request)
+      if (reason === null) return done()
+      budget.take(request.ip)
+      record(reason, request).then(
+        () => done(unauthorized(isScrape)),
+        (cause) => done(unavailable(cause)),
+      )
     })
+
+    function operatorFault(request: FastifyRequest): OperatorRefusalReason | null {
+      if (isFromForeignPage(request)) return 'foreign_origin'
+      if (tokens.length > 0) {
+        request.operator = operatorOf(request)
+        return tokenFault(request, request.operator)
+      }
+      if (!isBoundToLoopback()) return 'missing_token'
+      if (!namesLoopback(request.headers.host)) return 'foreign_host'
+      request.operator = localOperator
+      return null
+    }
   },
   { name: 'operator-auth', dependencies: ['errors'] },
 )
 
-const unauthorized = (tokenName = 'OPS_TOKEN') =>
+const tokenFault = ({ headers }: FastifyRequest, owner: string | null): OperatorRefusalReason | null => {
+  if (owner !== null) return null
+  return headers.authorization === undefined ? 'missing_token' : 'wrong_token'
+}
+
+const tooManyRefusals = (waitS: number) =>
+  new ApiError('rate_limit_exceeded', {
+    message: 'This address was refused too often within a minute.',
+    suggestion: 'Wait for the number of seconds in Retry-After, then send the right token.',
+    headers: { 'retry-after': String(waitS) },
+  })
+
+const unauthorized = (isScrape: boolean) =>
   new ApiError('operator_unauthorized', {
     param: 'authorization',
-    ...(tokenName === 'METRICS_TOKEN' && {
+    ...(isScrape && {
       suggestion: 'Send `Authorization: Bearer …` with the METRICS_TOKEN of this service.',
     }),
     headers: { 'www-authenticate': 'Bearer realm="latchkey ops"' },
@@ -91,7 +131,8 @@ function tokenReader(tokens: readonly OperatorToken[]) {
 
 const digestOf = (token: string) => createHash('sha256').update(token).digest()
 
-const isLoopback = (address: string) => address === '::1' || (isIPv4(address) && address.startsWith('127.'))
+export const isLoopback = (address: string) =>
+  address === '::1' || (isIPv4(address) && address.startsWith('127.'))
 
 /**
  * By DNS rebinding, a web page can reach this machine under its own host name. The browser then

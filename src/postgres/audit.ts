@@ -3,10 +3,21 @@
  * in its own statement.
  */
 import type { Row } from 'postgres'
+import { auditEvents, refusalEvents } from '../../schemas/audit.ts'
+import { operatorRefusalReasons } from '../../schemas/refusal.ts'
 import { newId } from '../rules/id.ts'
-import type { Actor, AuditEntry, AuditEvent, AuditLog } from '../stores.ts'
+import type {
+  Actor,
+  AuditEntry,
+  AuditEvent,
+  AuditFilter,
+  AuditLog,
+  OperatorRefusalRecord,
+  RefusalRecord,
+} from '../stores.ts'
 import type { Pool, Query } from './pool.ts'
 
+/** All but `occurred_at`, which is the database's clock. */
 const columns = [
   'id',
   'request_id',
@@ -14,62 +25,110 @@ const columns = [
   'reason',
   'key_id',
   'user_id',
+  'actor',
   'method',
   'path',
   'ip',
   'user_agent',
-] as const
+  'details',
+]
 
+/** Refused operators wait in their own queue for at most half of the connections. */
+const operatorLane = 'operators'
+
+/** `operator`: for what operators read. */
 export function createAuditLog(pools: { audit: Pool; operator: Pool }): AuditLog {
-  return {
-    async recordRefusals(refusals) {
-      const rows = refusals.map((refusal) => ({
-        id: newId('aud_'),
-        request_id: refusal.requestId,
-        event: 'auth.refused' satisfies AuditEvent,
-        reason: refusal.reason,
-        key_id: refusal.keyId,
-        user_id: refusal.userId,
-        method: refusal.method,
-        path: refusal.path,
-        ip: refusal.ip,
-        user_agent: refusal.userAgent,
-      }))
-      // One JSON value takes one parameter and one prepared statement, whatever the size of the
-      // batch.
-      await pools.audit.run(
-        (sql) => sql`
-          insert into audit_log (${sql(columns)})
-          select ${sql(columns)} from json_populate_recordset(null::audit_log, ${JSON.stringify(rows)}::text::json)`,
-      )
-    },
+  const read = async (work: (sql: Query) => PromiseLike<readonly Row[]>, lane?: string) =>
+    (await pools.operator.run(async (sql) => work(sql), lane)).map(toEntry)
 
-    find: (requestId) =>
-      pools.operator.run(async (sql) =>
-        (
-          await sql`select ${entry(sql)} from audit_log where request_id = ${requestId} order by audit_log.occurred_at, id`
-        ).map(toEntry),
+  return {
+    recordRefusals: (refusals) =>
+      pools.audit.run((sql) =>
+        insert(
+          sql,
+          refusals.map((refusal) => ({
+            ...rowOf('auth.refused', refusal),
+            key_id: refusal.keyId,
+            user_id: refusal.userId,
+          })),
+        ),
       ),
 
-    list: ({ reason, keyId, since, limit }) =>
-      pools.operator.run(async (sql) =>
-        (
-          await sql`
-              select ${entry(sql)} from audit_log
-              where true
-                ${reason === undefined ? sql`` : sql`and reason = ${reason}`}
-                ${keyId === undefined ? sql`` : sql`and key_id = ${keyId}`}
-                ${since === undefined ? sql`` : sql`and occurred_at >= to_timestamp(${since})`}
-              order by audit_log.occurred_at desc, id desc
-              limit ${limit}`
-        ).map(toEntry),
+    recordOperatorRefusal: (refusal) =>
+      pools.audit.run((sql) => insert(sql, [rowOf('operator.refused', refusal)]), operatorLane),
+
+    find: (requestId) =>
+      read(
+        (sql) =>
+          sql`select ${entry(sql)} from audit_log where request_id = ${requestId} order by audit_log.occurred_at, id`,
+      ),
+
+    /** Event by event: in the order of the primary key, each is read no further than the limit. */
+    list: (filter, lane) =>
+      read(
+        (sql) => sql`
+          select ${entry(sql)} from unnest(string_to_array(${eventsOf(filter).join(',')}, ',')) as asked (for_event)
+          cross join lateral (
+            select * from audit_log
+            where event = for_event ${conditions(sql, filter)}
+            order by occurred_at desc, id desc
+            limit ${filter.limit}
+          ) as found
+          order by found.occurred_at desc, id desc
+          limit ${filter.limit}`,
+        lane,
       ),
   }
 }
 
+/** One JSON value takes one parameter and one prepared statement, whatever the size of the batch. */
+async function insert(sql: Query, rows: Record<string, unknown>[]) {
+  await sql`
+    insert into audit_log (${sql(columns)})
+    select ${sql(columns)} from json_populate_recordset(null::audit_log, ${JSON.stringify(rows)}::text::json)`
+}
+
+const rowOf = (event: AuditEvent, refusal: RefusalRecord | OperatorRefusalRecord) => ({
+  id: newId('aud_'),
+  request_id: refusal.requestId,
+  event,
+  reason: refusal.reason,
+  method: refusal.method,
+  path: refusal.path,
+  ip: refusal.ip,
+  user_agent: refusal.userAgent,
+})
+
+/** A reason names its event. */
+function eventsOf({ event, reason }: AuditFilter): readonly AuditEvent[] {
+  if (event !== undefined) return [event]
+  if (reason === undefined) return auditEvents
+  const [byCaller, byOperator] = refusalEvents
+  return [(operatorRefusalReasons as readonly string[]).includes(reason) ? byOperator : byCaller]
+}
+
+function conditions(sql: Query, { requestId, keyId, userId, reason, since, until, after }: AuditFilter) {
+  return sql`
+    ${requestId === undefined ? sql`` : sql`and request_id = ${requestId}`}
+    ${keyId === undefined ? sql`` : sql`and key_id = ${keyId}`}
+    ${userId === undefined ? sql`` : sql`and user_id = ${userId}`}
+    ${reason === undefined ? sql`` : sql`and reason = ${reason}`}
+    ${since === undefined ? sql`` : sql`and occurred_at >= to_timestamp(${since})`}
+    ${until === undefined ? sql`` : sql`and occurred_at < to_timestamp(${until})`}
+    ${
+      after === undefined
+        ? sql``
+        : sql`and (occurred_at, id) < (coalesce((
+            select occurred_at from audit_log
+            where event = ${after.event} and id = ${after.id} and occurred_at >= to_timestamp(${after.ms / 1000}::float8)
+              and occurred_at < to_timestamp(${(after.ms + 1) / 1000}::float8)
+          ), to_timestamp(${after.ms / 1000}::float8)), ${after.id})`
+    }`
+}
+
 const entry = (sql: Query) => sql`
   id, to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as occurred_at, request_id, event, reason,
-  key_id, user_id, actor_key_id, method, path, ip, user_agent, details`
+  key_id, user_id, actor, method, path, ip, user_agent, details`
 
 const toEntry = (row: Row): AuditEntry => ({ ...(row as AuditEntry) })
 
@@ -82,13 +141,18 @@ export const auditEntry = (sql: Query, event: AuditEvent, actor: Actor, entry: E
     id: newId('aud_'),
     request_id: actor.requestId,
     event,
-    actor_key_id: actor.keyId,
+    actor: actor.keyId === null ? actor.operator : `key:${actor.keyId}`,
     method: actor.method,
     path: actor.path,
     ip: actor.ip,
     user_agent: actor.userAgent,
     ...entry,
   })}::text::json)`
+
+/** The same for a change that is one statement: the entry is written if the change returned a row. */
+export const audited = (sql: Query, changed: string, entry: ReturnType<typeof auditEntry>) => sql`
+  insert into audit_log (${sql(columns)})
+  select ${sql(columns)} from ${entry} as entry where exists (select from ${sql(changed)})`
 
 interface Entry {
   key_id?: string

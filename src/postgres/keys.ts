@@ -3,7 +3,15 @@
  * statement that also writes the audit entry.
  */
 import type { Row } from 'postgres'
-import { type KeyCredential, type KeyStore, type Publish, type StoredKey, Unavailable } from '../stores.ts'
+import { idOrNone } from '../rules/id.ts'
+import {
+  type Actor,
+  type KeyCredential,
+  type KeyStore,
+  type Publish,
+  type StoredKey,
+  Unavailable,
+} from '../stores.ts'
 import { auditEntry } from './audit.ts'
 import type { Pool, Query } from './pool.ts'
 
@@ -11,7 +19,7 @@ export interface KeyPools {
   lookups: Pool
   management: Pool
   background: Pool
-  /** For queries of the command line. */
+  /** For slow queries of the command line. */
   operator: Pool
 }
 
@@ -39,14 +47,14 @@ const toKey = (row: Row): StoredKey => ({
   lastUsedAt: row.last_used_at,
 })
 
-/**
- * Replaces anything that does not look like an id with one that no key has. Postgres text cannot
- * contain NUL (SQLSTATE 22021), and a key sent in place of an id must not get into a log of
- * statements.
- */
-const safeId = (id: string) => (/^apk_[0-9A-Za-z]{1,100}$/.test(id) ? id : '')
+const safeId = (id: string) => idOrNone('apk_', id)
 
 type Committed = { ok: true; key: StoredKey }
+
+const ownedBy = (sql: Query, userId: string | null) =>
+  userId === null ? sql`true` : sql`user_id = ${userId}`
+
+const byteas = (hashes: string[]) => `{${hashes.map((hash) => `"\\\\x${hash}"`).join(',')}}`
 
 /** Uses the same expression as the index api_keys_not_revoked. */
 const usable = (sql: Query) => sql`revoked_at is null and coalesce(expires_at, 'infinity') > now()`
@@ -58,9 +66,9 @@ export interface KeyStoreOptions {
 }
 
 export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: KeyStoreOptions): KeyStore {
-  /** Each user has their own lane, so one user's flood of requests keeps nobody else waiting. */
-  const manage = <T>(userId: string | null, work: (sql: Query) => Promise<T>) =>
-    pools.management.run(work, userId ?? undefined)
+  /** Each user has their own lane, and each operator, so a flood of requests keeps nobody else waiting. */
+  const manage = <T>(lane: string | null | undefined, work: (sql: Query) => Promise<T>) =>
+    pools.management.run(work, lane ?? undefined)
 
   /**
    * Runs a change and waits until it is published. The work itself reports the committed row, so
@@ -69,6 +77,7 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: Key
    */
   async function change<T>(
     userId: string | null,
+    actor: Actor,
     work: (sql: Query, committed: (row: Row) => Committed) => Promise<T>,
   ): Promise<T> {
     let published: Promise<void> | undefined
@@ -77,7 +86,7 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: Key
       published = publish([{ keyId: key.id, version: key.version }])
       return { ok: true, key }
     }
-    const answer = await manage(userId, (sql) => work(sql, committed))
+    const answer = await manage(actor.operator ?? userId, (sql) => work(sql, committed))
     await published
     return answer
   }
@@ -96,7 +105,7 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: Key
             ${seconds(sql, 'k.expires_at')} as expires_at, ${seconds(sql, 'k.revoked_at')} as revoked_at,
             (select u.deleted_at is not null from users u where u.id = k.user_id) as owner_deleted,
             k.hash_secret_id, extract(epoch from now())::float8 as now_s
-          from unnest(${`{${hashes.map((hash) => `"\\\\x${hash}"`).join(',')}}`}::text::bytea[]) as asked (hash)
+          from unnest(${byteas(hashes)}::text::bytea[]) as asked (hash)
           cross join lateral (
             select * from api_keys where key_hash >= asked.hash order by key_hash limit 1
           ) k`
@@ -126,15 +135,16 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: Key
       }),
 
     create: (key, actor) =>
-      manage(key.userId, async (sql) => {
+      manage(actor.operator ?? key.userId, async (sql) => {
+        const userId = idOrNone('usr_', key.userId)
         const entry = auditEntry(sql, 'key.created', actor, {
           key_id: key.id,
-          user_id: key.userId,
+          user_id: userId,
           details: { name: key.name, rate_limit_rpm: key.rateLimitRpm, expires_at: key.expiresAt },
         })
         const row = JSON.stringify({
           id: key.id,
-          user_id: key.userId,
+          user_id: userId,
           name: key.name,
           key_hash: `\\x${key.hash.toString('hex')}`,
           hash_secret_id: key.hashSecretId,
@@ -155,23 +165,32 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: Key
         return { ok: false, reason: 'caller_unusable', denial: outcome }
       }),
 
-    get: (id, userId) =>
-      manage(userId, async (sql) => {
+    get: (id, userId, lane) =>
+      manage(lane ?? userId, async (sql) => {
         const [row] =
-          await sql`select ${stored(sql)} from api_keys where id = ${safeId(id)} and user_id = ${userId}`
+          await sql`select ${stored(sql)} from api_keys where id = ${safeId(id)} and ${ownedBy(sql, userId)}`
         return row ? toKey(row) : null
       }),
 
-    list: (userId, { limit, startingAfter, status }) =>
-      manage(userId, async (sql) => {
+    getByHash: (hashes, lane) =>
+      manage(lane, async (sql) => {
+        const [row] = await sql`
+          select ${stored(sql)} from api_keys
+          where key_hash = any (${byteas(hashes)}::text::bytea[])`
+        return row ? toKey(row) : null
+      }),
+
+    list: (userId, { limit, startingAfter, status, displayPrefix }, lane) =>
+      manage(lane ?? userId, async (sql) => {
         const after = startingAfter === undefined ? undefined : safeId(startingAfter)
         if (after !== undefined) {
-          const [found] = await sql`select from api_keys where id = ${after} and user_id = ${userId}`
+          const [found] = await sql`select from api_keys where id = ${after} and ${ownedBy(sql, userId)}`
           if (found === undefined) return null
         }
         const rows = await sql`
           select ${stored(sql)} from api_keys
-          where user_id = ${userId}
+          where ${ownedBy(sql, userId)}
+            ${displayPrefix === undefined ? sql`` : sql`and key_prefix = ${displayPrefix}`}
             ${after === undefined ? sql`` : sql`and (created_at, id) < (select created_at, id from api_keys where id = ${after})`}
             ${status === 'active' ? sql`and ${usable(sql)}` : sql``}
             ${status === 'revoked' ? sql`and revoked_at is not null` : sql``}
@@ -183,12 +202,12 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: Key
       }),
 
     change: (id, userId, { name, rateLimitRpm, expiresAt }, actor) =>
-      change(userId, async (sql, committed) => {
+      change(userId, actor, async (sql, committed) => {
         const details = { name, rate_limit_rpm: rateLimitRpm, expires_at: expiresAt }
         const entry = auditEntry(sql, 'key.updated', actor, { key_id: safeId(id), user_id: userId, details })
         const [row] = await sql`
           select outcome, ${nowS(sql)}, ${stored(sql)}
-          from change_key(caller_id => ${actor.keyId}::text, key_id => ${safeId(id)}, owner_id => ${userId},
+          from change_key(caller_id => ${actor.keyId}::text, key_id => ${safeId(id)}, owner_id => ${userId}::text,
             new_name => ${name ?? null}::text, new_rate_limit_rpm => ${rateLimitRpm ?? null}::int,
             sets_expiry => ${expiresAt !== undefined}, new_expires_at => to_timestamp(${expiresAt ?? null}::float8),
             entry => ${entry}) as changed
@@ -201,7 +220,7 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: Key
       }),
 
     revoke: (id, userId, actor) =>
-      change(userId, async (sql, committed) => {
+      change(userId, actor, async (sql, committed) => {
         const entry = auditEntry(sql, 'key.revoked', actor, { key_id: safeId(id), user_id: userId })
         const [row] = await sql`
           select outcome, ${stored(sql)}

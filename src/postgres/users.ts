@@ -1,57 +1,121 @@
 /** Users in Postgres. Deletion is soft, and makes every instance read the user's keys again. */
 import type { Row } from 'postgres'
-import { newId } from '../rules/id.ts'
-import type { AuditEvent, Publish, User, UserStore } from '../stores.ts'
-import { auditEntry } from './audit.ts'
+import { idOrNone } from '../rules/id.ts'
+import type { ExternalIdTaken, KeyVersion, Operator, Publish, User, UserStore } from '../stores.ts'
+import { auditEntry, audited } from './audit.ts'
 import type { Pool, Query } from './pool.ts'
 
 const columns = (sql: Query) => sql`
-  id, name, floor(extract(epoch from created_at))::float8 as created_at,
+  id, name, external_id, floor(extract(epoch from created_at))::float8 as created_at,
   floor(extract(epoch from deleted_at))::float8 as deleted_at`
 
 const toUser = (row: Row): User => ({
   id: row.id,
   name: row.name,
+  external_id: row.external_id,
   created_at: row.created_at,
   deleted_at: row.deleted_at,
 })
 
-export function createUserStore(operator: Pool, publish: Publish): UserStore {
-  const find = async (sql: Query, id: string) => {
-    const [row] = await sql`select ${columns(sql)} from users where id = ${id}`
+const safeId = (id: string) => idOrNone('usr_', id)
+
+const taken: ExternalIdTaken = { ok: false, reason: 'external_id_taken' }
+const isTaken = (error: unknown) =>
+  (error as { constraint_name?: string }).constraint_name === 'external_id_is_unique'
+
+export function createUserStore(pool: Pool, publish: Publish): UserStore {
+  const inLane = <T>(lane: Operator | null | undefined, work: (sql: Query) => Promise<T>) =>
+    pool.run(work, lane ?? undefined)
+
+  async function find(sql: Query, id: string): Promise<User | null> {
+    const [row] = await sql`select ${columns(sql)} from users where id = ${safeId(id)}`
     return row ? toUser(row) : null
   }
+
+  /**
+   * Runs a change of keys and waits until it is published. The work itself reports the versions, so
+   * that a change that came too late for its request is published too.
+   */
+  async function changeKeys<T>(
+    lane: Operator | null,
+    work: (sql: Query, committed: (rows: readonly Row[]) => void) => Promise<T>,
+  ): Promise<T> {
+    let published: Promise<void> | undefined
+    const committed = (rows: readonly Row[]) => {
+      const versions = rows.map((row): KeyVersion => ({ keyId: row.key_id, version: row.key_version }))
+      if (versions.length > 0) published = publish(versions)
+    }
+    const answer = await inLane(lane, (sql) => work(sql, committed))
+    await published
+    return answer
+  }
+
   return {
-    create: (user, actor) =>
-      operator.run(async (sql) => {
+    create: ({ id, name, externalId = null }, actor) =>
+      inLane(actor.operator, async (sql) => {
+        const details = { name, external_id: externalId }
+        const entry = auditEntry(sql, 'user.created', actor, { user_id: id, details })
         const [row] = await sql`
           with made as (
-            insert into users (id, name) values (${user.id}, ${user.name}) returning *
-          ), audited as (
-            insert into audit_log (id, request_id, event, user_id, user_agent)
-            select ${newId('aud_')}, ${actor.requestId}, ${'user.created' satisfies AuditEvent}, id, ${actor.userAgent}
-            from made
-          )
+            insert into users (id, name, external_id) values (${id}, ${name}, ${externalId})
+            on conflict on constraint external_id_is_unique do nothing returning *
+          ), entered as (${audited(sql, 'made', entry)})
           select ${columns(sql)} from made`
-        return toUser(row!)
+        return row ? { ok: true, user: toUser(row) } : taken
       }),
 
-    list: () =>
-      operator.run(async (sql) =>
-        (await sql`select ${columns(sql)} from users order by users.created_at, users.id`).map(toUser),
-      ),
+    get: (id, lane) => inLane(lane, (sql) => find(sql, id)),
 
-    async remove(id, actor) {
-      let published: Promise<void> | undefined
-      const user = await operator.run(async (sql) => {
-        const entry = auditEntry(sql, 'user.deleted', actor, { user_id: id })
-        const keys = await sql`select key_id, key_version from delete_user(${id}, ${entry})`
-        const versions = keys.map((key) => ({ keyId: key.key_id, version: key.key_version }))
-        if (versions.length > 0) published = publish(versions)
+    list: ({ limit, startingAfter, externalId }, lane) =>
+      inLane(lane, async (sql) => {
+        const after = startingAfter === undefined ? undefined : safeId(startingAfter)
+        if (after !== undefined && (await find(sql, after)) === null) return null
+        const rows = await sql`
+          select ${columns(sql)} from users
+          where true
+            ${externalId === undefined ? sql`` : sql`and external_id = ${externalId}`}
+            ${after === undefined ? sql`` : sql`and (created_at, id) < (select created_at, id from users where id = ${after})`}
+          -- Qualified, because the output column created_at has whole seconds only.
+          order by users.created_at desc, users.id desc
+          limit ${limit}`
+        return rows.map(toUser)
+      }),
+
+    change: (id, { name, externalId }, actor) =>
+      inLane(actor.operator, async (sql) => {
+        const details = { name, external_id: externalId }
+        const entry = auditEntry(sql, 'user.updated', actor, { user_id: safeId(id), details })
+        try {
+          const [row] = await sql`
+            with changed as (
+              update users set
+                name = coalesce(${name ?? null}::text, name),
+                external_id = case when ${externalId !== undefined} then ${externalId ?? null}::text else external_id end
+              where id = ${safeId(id)} returning *
+            ), entered as (${audited(sql, 'changed', entry)})
+            select ${columns(sql)} from changed`
+          return row ? { ok: true, user: toUser(row) } : { ok: false, reason: 'absent' }
+        } catch (error) {
+          if (isTaken(error)) return taken
+          throw error
+        }
+      }),
+
+    revokeKeys: (id, actor) =>
+      changeKeys(actor.operator, async (sql, committed) => {
+        const entry = auditEntry(sql, 'user.keys_revoked', actor, { user_id: safeId(id) })
+        const keys = await sql`
+          select key_id, key_version, is_new from revoke_keys_of_user(${safeId(id)}, ${entry})`
+        committed(keys)
+        if (keys.length === 0 && (await find(sql, id)) === null) return null
+        return keys.filter(({ is_new }) => is_new).length
+      }),
+
+    remove: (id, actor) =>
+      changeKeys(actor.operator, async (sql, committed) => {
+        const entry = auditEntry(sql, 'user.deleted', actor, { user_id: safeId(id) })
+        committed(await sql`select key_id, key_version from delete_user(${safeId(id)}, ${entry})`)
         return find(sql, id)
-      })
-      await published
-      return user
-    },
+      }),
   }
 }

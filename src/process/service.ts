@@ -5,12 +5,12 @@ import { responseDue } from '../../plugins/http-framing.ts'
 import type { Config } from '../config.ts'
 import { createGate } from '../guard/gate.ts'
 import { createKeyCache } from '../guard/key-cache.ts'
-import { createLastUsed } from '../guard/last-used.ts'
+import { createLastUsed, type LastUsed } from '../guard/last-used.ts'
 import { createRefusals } from '../guard/refusals.ts'
 import { createRehashes } from '../guard/rehashes.ts'
 import { createApp } from '../http/app.ts'
 import { createDrain } from '../http/drain.ts'
-import { createErrorLog } from '../http/error-log.ts'
+import { createErrorLog, type ErrorLog } from '../http/error-log.ts'
 import { actorOf, pathOf } from '../http/routes/actor.ts'
 import type { OpenOptions } from '../wiring/options.ts'
 import { openStores, type Stores } from '../wiring/stores.ts'
@@ -22,6 +22,9 @@ export interface Service {
   app: FastifyInstance
   stores: Stores
   metrics: Metrics
+  lastUsed: LastUsed
+  /** Logs a request that failed. */
+  onError: ErrorLog
   /** What the readiness probe says about the servers behind. */
   health(): { redis: string; redis_cause?: string; postgres: string }
   /**
@@ -99,6 +102,7 @@ export async function openService(
     method: request.method,
     path: pathOf(request, tokenFormat).slice(0, loggedPathMax),
   })
+  const onError = createErrorLog(log, logged)
   const app = createApp({
     config,
     verify: gate.verify,
@@ -112,7 +116,7 @@ export async function openService(
     tokenFormat,
     mintKey: stores.mintKey,
     onAnswer: metrics.answered,
-    onError: createErrorLog(log, logged),
+    onError,
     ...(log.isLevelEnabled('debug') && {
       onRequest(request: FastifyRequest, status: number, ms: number) {
         log.debug(
@@ -129,6 +133,8 @@ export async function openService(
     app,
     stores,
     metrics,
+    lastUsed,
+    onError,
     health() {
       const [outage] = counter.outages
       return {

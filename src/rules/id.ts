@@ -29,3 +29,11 @@ export function newId(prefix: IdPrefix, nowMs: number = Date.now()): string {
   const n = counter++
   return `${prefix}${stem}${base36(Math.floor(n / 1296), 3)}${digits[n % 1296]}${processPart}`
 }
+
+/**
+ * Replaces anything that does not look like an id of this kind with one that nothing has. Postgres
+ * text cannot contain NUL (SQLSTATE 22021), and a key sent in place of an id must not get into a
+ * log of statements.
+ */
+export const idOrNone = (prefix: IdPrefix, text: string): string =>
+  text.startsWith(prefix) && /^[0-9A-Za-z]{1,100}$/.test(text.slice(prefix.length)) ? text : ''

@@ -59,10 +59,12 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
       inMemory: counter.mode === 'memory',
     })
     const publish = createPublish({ counter, maxStaleMs: policy.maxStaleMs })
+    // The admin API answers in the time of a request; at the command line, a person waits.
+    const operatorPool = options.role === 'command' ? pools.operator : pools.management
     return {
       keys: createKeyStore(pools, { keysPerUserMax: config.maxKeysPerUser, publish }),
-      users: createUserStore(pools.operator, publish),
-      audit: createAuditLog(pools),
+      users: createUserStore(operatorPool, publish),
+      audit: createAuditLog({ audit: pools.audit, operator: operatorPool }),
       counter,
       hasher,
       tokenFormat: format,

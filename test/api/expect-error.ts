@@ -21,6 +21,7 @@ export const errors = {
   request_timeout: [408, 'invalid_request_error'],
   key_not_active: [409, 'conflict_error'],
   key_limit_reached: [409, 'conflict_error'],
+  external_id_taken: [409, 'conflict_error'],
   payload_too_large: [413, 'invalid_request_error'],
   unsupported_media_type: [415, 'invalid_request_error'],
   rate_limit_exceeded: [429, 'rate_limit_error'],

@@ -2,17 +2,25 @@
 import t from 'tap'
 import { createOps, type OpsOptions } from '../../src/ops/listener.ts'
 import { createMetrics } from '../../src/process/metrics.ts'
+import { tokenFormat } from '../../src/rules/token.ts'
 
 const metricsToken = 'a-token-of-prometheus'
 
 function ops(options: Partial<OpsOptions>) {
-  const metrics = createMetrics()
+  const service = {
+    metrics: createMetrics(),
+    health: () => ({ redis: 'shared', postgres: 'ok' }),
+    stores: { tokenFormat: tokenFormat('lk'), audit: { recordOperatorRefusal: async () => {} } } as never,
+    lastUsed: undefined!,
+    onError: () => {},
+  }
   return createOps({
-    service: { metrics, health: () => ({ redis: 'shared', postgres: 'ok' }) },
+    service,
     docsBase: () => 'http://docs.test/',
     state: () => 'ready',
     tokens: [],
     metricsToken: null,
+    defaultRateLimitRpm: 1000,
     ...options,
   })
 }
@@ -47,5 +55,16 @@ t.test('tokens guard everything but the probes', async (t) => {
   for (const path of ['/healthz', '/readyz']) t.equal(await status(path), 200, path)
   for (const path of ['/metrics', '/admin/users', '/%zz', '/']) t.equal(await status(path), 401, path)
   t.equal(await status('/metrics', metricsToken), 200)
-  t.equal(await status('/admin/users', token), 404)
+  t.equal(await status('/admin/nothing', token), 404)
+})
+
+t.test('an address that is refused too often locks out its /64, and nobody else', async (t) => {
+  const token = 'a-token-of-adas-own'
+  const app = ops({ tokens: [{ name: 'ada', token }], now: () => 0 })
+  const status = async (remoteAddress: string, presented = token) =>
+    (await app.inject({ url: '/nothing', remoteAddress, headers: { authorization: `Bearer ${presented}` } }))
+      .statusCode
+  for (let n = 0; n < 60; n++) t.equal(await status(`2001:db8::${n}`, 'a-wrong-token-of-it'), 401)
+  t.equal(await status('2001:db8::ffff'), 429)
+  for (const address of ['2001:db8:0:1::1', '192.0.2.1', '::1']) t.equal(await status(address), 404, address)
 })

@@ -6,6 +6,7 @@ import errors from '../../plugins/errors.ts'
 import unknownRoute from '../../plugins/unknown-route.ts'
 import operatorAuth, { type OperatorAuthOptions } from '../../src/ops/operator-auth.ts'
 import { type RawAnswer, sendBytes } from '../api/raw-http.ts'
+import { until } from '../process/until.ts'
 
 const ada = { name: 'ada', token: 'a-token-of-adas-own' }
 const bob = { name: 'bob', token: 'bobs-token-is-longer-than-hers' }
@@ -14,7 +15,7 @@ const metricsToken = 'a-token-of-prometheus'
 async function listening(t: Test, options: Partial<OperatorAuthOptions> = {}, host = '127.0.0.1') {
   const app = Fastify({ forceCloseConnections: true, genReqId: () => 'req_1' })
   app.register(errors, { docsBase: 'http://docs.test/' })
-  app.register(operatorAuth, { tokens: [], metricsToken: null, ...options })
+  app.register(operatorAuth, { tokens: [], metricsToken: null, record: async () => {}, ...options })
   app.register(unknownRoute)
   app.register(async (scope) => {
     scope.get('/open', { config: { credential: 'none' } }, async ({ operator }) => ({ operator }))
@@ -134,5 +135,32 @@ t.test('a request that changes something is refused from the page of another ori
     for (const method of ['GET', 'HEAD', 'OPTIONS']) {
       t.equal((await from(method, 'http://evil.example')).status, 200, method)
     }
+  }
+})
+
+t.test('a refusal is answered once it is recorded, and is a 503 if it cannot be', async (t) => {
+  let settle = { resolve: () => {}, reject: (_error: Error) => {} }
+  let recorded = 0
+  const record = () => {
+    recorded++
+    return new Promise<void>((resolve, reject) => {
+      settle = { resolve, reject }
+    })
+  }
+  const ask = await listening(t, { tokens: [ada], record })
+  for (const [end, status] of [
+    [() => settle.resolve(), 401],
+    [() => settle.reject(new Error('full')), 503],
+  ] as const) {
+    const before = recorded
+    let answered = false
+    const answer = ask('/admin').finally(() => {
+      answered = true
+    })
+    await until('it is being recorded', () => recorded > before)
+    t.equal((await ask('/open')).status, 200)
+    t.equal(answered, false)
+    end()
+    t.equal((await answer).status, status)
   }
 })

@@ -38,7 +38,7 @@ t.test('an entry is found by its request, with everything that was recorded of i
     reason: 'revoked',
     key_id: keyId,
     user_id: userId,
-    actor_key_id: null,
+    actor: null,
     method: 'GET',
     path: '/v1/verify',
     ip: '192.0.2.7',

@@ -19,6 +19,11 @@ const breaks: Record<string, (() => PromiseLike<unknown>)[]> = {
     () => insertUser({ id: '' }),
   ],
   user_name_is_not_blank: [() => insertUser({ name: '' }), () => insertUser({ name: ' \t\n' })],
+  external_id_is_not_blank: [() => insertUser({ external_id: '' }), () => insertUser({ external_id: '  ' })],
+  external_id_has_at_most_255_characters: [() => insertUser({ external_id: '🗝'.repeat(256) })],
+  external_id_has_no_control_characters: ['\n', '\u0001', '\u007f', '\u009f'].map(
+    (control) => () => insertUser({ external_id: `x${control}` }),
+  ),
   key_ids_begin_with_apk: [() => insertKey({ id: 'usr_1' }), () => insertKey({ id: 'apkx1' })],
   key_name_is_not_blank: [() => insertKey({ name: '' }), () => insertKey({ name: '  ' })],
   key_name_has_at_most_255_characters: [() => insertKey({ name: '🗝'.repeat(256) })],
@@ -36,6 +41,7 @@ const breaks: Record<string, (() => PromiseLike<unknown>)[]> = {
   audit_ids_begin_with_aud: [() => insertEntry({ id: 'apk_1' }), () => insertEntry({ id: 'audx1' })],
   only_refusals_have_a_reason: [
     () => insertEntry({ event: 'auth.refused' }),
+    () => insertEntry({ event: 'operator.refused' }),
     () => insertEntry({ event: 'key.created', reason: 'revoked' }),
   ],
 }
@@ -58,7 +64,7 @@ t.test('every CHECK constraint is named as a sentence and has a row here that br
 })
 
 t.test('rows at the limits of the constraints are accepted', async (t) => {
-  await insertUser({ id: 'usr_at_the_edge' })
+  await insertUser({ id: 'usr_at_the_edge', external_id: '🗝'.repeat(255) })
   await insertKey({ id: 'apk_most', name: '🗝'.repeat(255), rate_limit_rpm: 1_000_000_000 })
   await insertKey({ id: 'apk_least', name: 'x', rate_limit_rpm: 1, key_hash: Buffer.alloc(32, 8) })
   await insertEntry({ event: 'auth.refused', reason: 'revoked' })

@@ -32,7 +32,11 @@ export async function openStores(t: Test) {
     audit: createAuditLog({ audit: pool, operator: pool }),
     /** The same database, with another limit of keys. */
     keysWithLimit: (keysPerUserMax: number) => storesOn(pool, { keysPerUserMax }).keys,
-    makeUser: () => users.create({ id: newId('usr_'), name: 'somebody' }, actor()),
+    async makeUser() {
+      const created = await users.create({ id: newId('usr_'), name: 'somebody' }, actor())
+      if (!created.ok) throw new Error(`not created: ${created.reason}`)
+      return created.user
+    },
     /** With the hex HMAC it is stored under, and its token. */
     async makeKey(userId: string, wanted: Wanted = {}): Promise<Made> {
       const { expiresAt = null } = wanted
@@ -94,10 +98,11 @@ const mintKey = keyMinter(
 export const newKeyOf = (userId: string, wanted: Wanted = {}) =>
   mintKey({ userId, name: 'a key', rateLimitRpm: 1000, expiresAt: null, ...wanted })
 
-/** The operator, or a key that acts for its user. */
+/** An operator, or a key that acts for its user. */
 export const actor = (keyId: string | null = null): Actor => ({
   requestId: newId('req_'),
   keyId,
+  operator: keyId === null ? 'operator:ada' : null,
   method: 'POST',
   path: '/v1/keys',
   ip: '192.0.2.1',

@@ -3,7 +3,7 @@ import type { Test } from 'tap'
 import { ask } from './ask.ts'
 import type { Ended } from './latchkey.ts'
 
-const userMembers = ['created_at', 'deleted_at', 'id', 'name']
+const userMembers = ['created_at', 'deleted_at', 'external_id', 'id', 'name']
 const keyMembers = [
   ...['created_at', 'expires_at', 'id', 'key_prefix'],
   ...['last_used_at', 'name', 'rate_limit_rpm', 'revoked_at'],

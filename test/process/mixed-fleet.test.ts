@@ -63,6 +63,7 @@ t.test('and so are a changed limit, and the deletion of a user', async (t) => {
   await alone.service.stores.users.remove(userId, {
     requestId: 'req_0',
     keyId: null,
+    operator: null,
     method: null,
     path: null,
     ip: null,

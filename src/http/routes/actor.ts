@@ -28,6 +28,7 @@ export function actorOf(request: FastifyRequest, format: Redacting): Actor {
   return {
     requestId: request.id,
     keyId: request.caller?.id ?? null,
+    operator: request.operator ? `operator:${request.operator}` : null,
     method: request.method,
     path: pathOf(request, format).slice(0, pathMax),
     ip: isAddress(request.ip) ? request.ip : (request.socket.remoteAddress ?? null),

@@ -13,20 +13,22 @@ import {
   KeyList,
   KeyParams,
   ListKeysQuery,
-  listLimitMax,
   PatchKeyBody,
 } from '../../../schemas/key.ts'
 import type { LastUsed } from '../../guard/last-used.ts'
 import type { MintKey } from '../../rules/new-key.ts'
 import type { TokenFormat } from '../../rules/token.ts'
-import {
-  type CallerUnusable,
-  type ExpiresInPast,
-  type KeyStore,
-  keyBody,
-  type StoredKey,
-} from '../../stores.ts'
+import { type CallerUnusable, type KeyStore, keyBody, type StoredKey } from '../../stores.ts'
 import { actorOf } from './actor.ts'
+import {
+  expiresInPast,
+  ignoreBody,
+  keyChangeOf,
+  limitOf,
+  pageOf,
+  pendingUses,
+  requireNoKeyIn,
+} from './key-rules.ts'
 
 export interface KeyRoutesOptions {
   keys: KeyStore
@@ -41,16 +43,10 @@ const errors = { '4xx': ErrorEnvelope, '5xx': ErrorEnvelope }
 export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app, options) => {
   const { keys, lastUsed, mintKey, tokenFormat, defaultRateLimitRpm } = options
 
-  /**
-   * Returns a function that turns a key into a response body, including uses that are not yet in
-   * Postgres (this very request is one). Call it before reading the key.
-   */
-  const overlay = () => {
-    const pendingOf = lastUsed.pending()
-    return (key: StoredKey) => {
-      const pending = pendingOf(key.id)
-      return keyBody(pending === null ? key : { ...key, lastUsedAt: Math.max(pending, key.lastUsedAt ?? 0) })
-    }
+  /** Call it before reading the key: see `pendingUses`. */
+  const toBodies = () => {
+    const withUses = pendingUses(lastUsed)
+    return (key: StoredKey) => keyBody(withUses(key))
   }
 
   app.post(
@@ -58,7 +54,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     { schema: { body: CreateKeyBody, response: { 201: CreatedKey, ...errors } } },
     async (request, reply) => {
       const { name, rate_limit_rpm = defaultRateLimitRpm, expires_at = null } = request.body
-      requireNoKeyIn(name)
+      requireNoKeyIn(tokenFormat, { name })
       const { userId } = request.caller!
       const wanted = { userId, name, rateLimitRpm: rate_limit_rpm, expiresAt: expires_at }
       const { token, key } = mintKey(wanted)
@@ -76,16 +72,6 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     },
   )
 
-  /** Names are stored, listed and audited, so they must not contain a key. */
-  function requireNoKeyIn(name = '') {
-    if (!tokenFormat.isIn(name)) return
-    throw new ApiError('invalid_parameter', {
-      param: 'name',
-      message: '`name` contains an API key.',
-      suggestion: 'Send a name without it: names are stored and shown. If that key is in use, revoke it.',
-    })
-  }
-
   /**
    * The caller's key became unusable while the request was in flight. Resolves to the error for the
    * same 401 that authentication sends.
@@ -99,15 +85,13 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     '/v1/keys',
     { schema: { querystring: ListKeysQuery, response: { 200: KeyList, ...errors } } },
     async (request) => {
-      const { limit: limitText, starting_after, status } = request.query
-      const limit = limitText === undefined ? listLimitMax : Number(limitText)
+      const { starting_after, status } = request.query
+      const limit = limitOf(request.query)
       const page = { limit: limit + 1, startingAfter: starting_after, status }
-      const toBody = overlay()
+      const toBody = toBodies()
       const found = await keys.list(request.caller!.userId, page)
       if (found === null) throw notFound('starting_after')
-      const data = found.slice(0, limit).map(toBody)
-      const has_more = found.length > limit
-      return { object: 'list' as const, data, has_more, next_cursor: has_more ? data.at(-1)!.id : null }
+      return pageOf(found.map(toBody), limit, ({ id }) => id)
     },
   )
 
@@ -115,7 +99,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     '/v1/keys/:id',
     { schema: { params: KeyParams, response: { 200: Key, ...errors } } },
     async (request) => {
-      const toBody = overlay()
+      const toBody = toBodies()
       const key = await keys.get(request.params.id, request.caller!.userId)
       if (key === null) throw notFound()
       return toBody(key)
@@ -126,16 +110,15 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     '/v1/keys/:id',
     { schema: { params: KeyParams, body: PatchKeyBody, response: { 200: Key, ...errors } } },
     async (request, reply) => {
-      const { name, rate_limit_rpm, expires_at } = request.body
-      requireNoKeyIn(name)
-      const change = {
-        ...(name !== undefined && { name }),
-        ...(rate_limit_rpm !== undefined && { rateLimitRpm: rate_limit_rpm }),
-        ...(expires_at !== undefined && { expiresAt: expires_at }),
-      }
+      requireNoKeyIn(tokenFormat, { name: request.body.name })
       const { id } = request.params
-      const toBody = overlay()
-      const changed = await keys.change(id, request.caller!.userId, change, actorOf(request, tokenFormat))
+      const toBody = toBodies()
+      const changed = await keys.change(
+        id,
+        request.caller!.userId,
+        keyChangeOf(request.body),
+        actorOf(request, tokenFormat),
+      )
       if (!changed.ok) {
         if (changed.reason === 'caller_unusable') throw await refused(changed, request, reply)
         if (changed.reason === 'expires_in_past') throw expiresInPast(changed)
@@ -150,26 +133,10 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     { schema: { params: KeyParams, response: { 200: Key, ...errors } }, onRequest: ignoreBody },
     async (request, reply) => {
       const actor = actorOf(request, tokenFormat)
-      const toBody = overlay()
+      const toBody = toBodies()
       const revoked = await keys.revoke(request.params.id, request.caller!.userId, actor)
       if (!revoked.ok) throw revoked.reason === 'absent' ? notFound() : await refused(revoked, request, reply)
       return toBody(revoked.key)
     },
   )
-}
-
-const expiresInPast = ({ nowS }: ExpiresInPast) =>
-  new ApiError('invalid_parameter', {
-    param: 'expires_at',
-    message: '`expires_at` is not in the future.',
-    suggestion: `Send a later moment in whole Unix seconds; it is now ${Math.floor(nowS)}.`,
-  })
-
-/**
- * The body of a DELETE has no meaning (RFC 9110, 9.3.5). It is not read, so nothing about it can be
- * invalid.
- */
-function ignoreBody({ raw }: FastifyRequest, _reply: FastifyReply, done: () => void) {
-  for (const name of ['content-type', 'content-length', 'transfer-encoding']) delete raw.headers[name]
-  done()
 }

@@ -1,0 +1,76 @@
+/** An entry of the audit log as it crosses the wire of the admin API; `latchkey audit --json` prints the same. */
+import { type Static, Type } from '@sinclair/typebox'
+import { IdFilter, Limit, listOf, StartingAfter } from './list.ts'
+import {
+  type OperatorRefusalReason,
+  operatorRefusalReasons,
+  type RefusalReason,
+  refusalReasons,
+} from './refusal.ts'
+
+export const refusalEvents = ['auth.refused', 'operator.refused'] as const
+export const auditEvents = [
+  ...refusalEvents,
+  'key.created',
+  'key.updated',
+  'key.revoked',
+  'user.created',
+  'user.updated',
+  'user.keys_revoked',
+  'user.deleted',
+] as const
+export type AuditEvent = (typeof auditEvents)[number]
+export const auditReasons = [...refusalReasons, ...operatorRefusalReasons] as const
+export type AuditReason = RefusalReason | OperatorRefusalReason
+
+const OneOf = <T extends string>(values: readonly T[]) =>
+  Type.Unsafe<T>({ type: 'string', enum: values, suggestion: `Send one of ${values.join(', ')}, once.` })
+
+const UnixSeconds = Type.String({
+  pattern: '^[0-9]{1,10}$',
+  suggestion: 'Send whole Unix seconds, once.',
+})
+
+export const ListAuditQuery = Type.Object(
+  {
+    request_id: Type.Optional(IdFilter('req_')),
+    key_id: Type.Optional(IdFilter('apk_')),
+    user_id: Type.Optional(IdFilter('usr_')),
+    reason: Type.Optional(OneOf(auditReasons)),
+    event: Type.Optional(OneOf(auditEvents)),
+    since: Type.Optional(UnixSeconds),
+    until: Type.Optional(UnixSeconds),
+    limit: Type.Optional(Limit),
+    starting_after: Type.Optional(StartingAfter),
+  },
+  { $id: 'ListAuditQuery', additionalProperties: false },
+)
+
+const textOrNull = Type.Unsafe<string | null>({ type: ['string', 'null'] })
+
+export const auditMembers = {
+  id: Type.String({ description: 'Begins with `aud_`.' }),
+  occurred_at: Type.String({ description: 'ISO 8601 with milliseconds, UTC.' }),
+  request_id: Type.String(),
+  event: Type.Unsafe<AuditEvent>({ type: 'string' }),
+  reason: Type.Unsafe<AuditReason | null>({ type: ['string', 'null'] }),
+  key_id: textOrNull,
+  user_id: textOrNull,
+  actor: Type.Unsafe<string | null>({
+    type: ['string', 'null'],
+    description: 'Who made a change: `key:apk_…`, `operator:<name>` or `cli:<os user>`; null for refusals.',
+  }),
+  method: textOrNull,
+  path: textOrNull,
+  ip: textOrNull,
+  user_agent: textOrNull,
+  details: Type.Unsafe<Record<string, unknown> | null>({
+    type: ['object', 'null'],
+    additionalProperties: true,
+  }),
+}
+
+export const AuditEntry = Type.Object(auditMembers, { additionalProperties: false })
+export type AuditEntry = Static<typeof AuditEntry>
+
+export const AuditList = listOf(auditMembers, 'AuditList')

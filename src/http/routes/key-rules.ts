@@ -1,0 +1,71 @@
+/** What the routes of callers and those of operators have in common. */
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { ApiError } from '../../../plugins/api-error.ts'
+import { listLimitMax } from '../../../schemas/list.ts'
+import type { LastUsed } from '../../guard/last-used.ts'
+import type { TokenFormat } from '../../rules/token.ts'
+import type { ExpiresInPast, KeyChange, StoredKey } from '../../stores.ts'
+
+/**
+ * Returns a function that adds to a key the uses that are not yet in Postgres (this very request
+ * may be one). Call it before reading the key.
+ */
+export function pendingUses(lastUsed: Pick<LastUsed, 'pending'>) {
+  const pendingOf = lastUsed.pending()
+  return (key: StoredKey): StoredKey => {
+    const pending = pendingOf(key.id)
+    return pending === null ? key : { ...key, lastUsedAt: Math.max(pending, key.lastUsedAt ?? 0) }
+  }
+}
+
+/** Names are stored, listed and audited, so they must not contain a key. */
+export function requireNoKeyIn(
+  { isIn }: Pick<TokenFormat, 'isIn'>,
+  texts: Record<string, string | null | undefined>,
+): void {
+  for (const [param, text] of Object.entries(texts)) {
+    if (!text || !isIn(text)) continue
+    throw new ApiError('invalid_parameter', {
+      param,
+      message: `\`${param}\` contains an API key.`,
+      suggestion: 'Send a text without it: names are stored and shown. If that key is in use, revoke it.',
+    })
+  }
+}
+
+/** Only the members that the body has. */
+export const keyChangeOf = (body: {
+  name?: string
+  rate_limit_rpm?: number
+  expires_at?: number | null
+}): KeyChange => ({
+  ...(body.name !== undefined && { name: body.name }),
+  ...(body.rate_limit_rpm !== undefined && { rateLimitRpm: body.rate_limit_rpm }),
+  ...(body.expires_at !== undefined && { expiresAt: body.expires_at }),
+})
+
+export const expiresInPast = ({ nowS }: ExpiresInPast) =>
+  new ApiError('invalid_parameter', {
+    param: 'expires_at',
+    message: '`expires_at` is not in the future.',
+    suggestion: `Send a later moment in whole Unix seconds; it is now ${Math.floor(nowS)}.`,
+  })
+
+export const limitOf = (query: { limit?: string }): number =>
+  query.limit === undefined ? listLimitMax : Number(query.limit)
+
+/** One page of a list, from one entry more than it may hold. */
+export function pageOf<T>(found: T[], limit: number, cursorOf: (last: T) => string) {
+  const data = found.slice(0, limit)
+  const has_more = found.length > limit
+  return { object: 'list' as const, data, has_more, next_cursor: has_more ? cursorOf(data.at(-1)!) : null }
+}
+
+/**
+ * The body of a DELETE has no meaning (RFC 9110, 9.3.5). It is not read, so nothing about it can be
+ * invalid.
+ */
+export function ignoreBody({ raw }: FastifyRequest, _reply: FastifyReply, done: () => void) {
+  for (const name of ['content-type', 'content-length', 'transfer-encoding']) delete raw.headers[name]
+  done()
+}

@@ -1,0 +1,47 @@
+/** The audit log, for operators: newest first, narrowed by what they know. */
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { AuditList, auditEvents, ListAuditQuery } from '../../../schemas/audit.ts'
+import { limitOf, pageOf } from '../../http/routes/key-rules.ts'
+import type { AuditEntry, AuditLog, AuditPosition } from '../../stores.ts'
+import { errors, laneOf, notFound } from './admin-rules.ts'
+
+export interface AuditRoutesOptions {
+  audit: AuditLog
+}
+
+export const auditRoutes: FastifyPluginAsyncTypebox<AuditRoutesOptions> = async (app, { audit }) => {
+  app.get(
+    '/admin/audit',
+    { schema: { querystring: ListAuditQuery, response: { 200: AuditList, ...errors } } },
+    async (request) => {
+      const { request_id, key_id, user_id, reason, event, since, until, starting_after } = request.query
+      const after = starting_after === undefined ? undefined : positionOf(starting_after)
+      if (after === null) throw notFound('starting_after')
+      const limit = limitOf(request.query)
+      const filter = {
+        requestId: request_id,
+        keyId: key_id,
+        userId: user_id,
+        reason,
+        event,
+        since: since === undefined ? undefined : Number(since),
+        until: until === undefined ? undefined : Number(until),
+        limit: limit + 1,
+        after,
+      }
+      return pageOf(await audit.list(filter, laneOf(request)), limit, cursorOf)
+    },
+  )
+}
+
+/**
+ * An id alone would need an index of its own, on every refusal. With the event and the moment, the
+ * primary key finds the entry.
+ */
+const cursorOf = ({ id, occurred_at, event }: AuditEntry) => `${id}.${Date.parse(occurred_at)}.${event}`
+
+function positionOf(cursor: string): AuditPosition | null {
+  const [, id, ms, name] = /^(aud_[0-9a-z]{1,100})\.([0-9]{1,15})\.(.*)$/.exec(cursor) ?? []
+  const event = auditEvents.find((event) => event === name)
+  return id === undefined || event === undefined ? null : { id, event, ms: Number(ms) }
+}

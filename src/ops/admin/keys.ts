@@ -1,0 +1,115 @@
+/** Keys of any user, for operators. The rules are those of the callers' own routes. */
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { ApiError } from '../../../plugins/api-error.ts'
+import {
+  AdminCreatedKey,
+  AdminCreateKeyBody,
+  AdminKey,
+  AdminKeyList,
+  AdminListKeysQuery,
+  KeyParams,
+  PatchKeyBody,
+} from '../../../schemas/key.ts'
+import { actorOf } from '../../http/routes/actor.ts'
+import {
+  expiresInPast,
+  ignoreBody,
+  keyChangeOf,
+  limitOf,
+  pageOf,
+  pendingUses,
+  requireNoKeyIn,
+} from '../../http/routes/key-rules.ts'
+import type { KeyRoutesOptions } from '../../http/routes/keys.ts'
+import { adminKeyBody, type StoredKey } from '../../stores.ts'
+import { errors, laneOf, notFound } from './admin-rules.ts'
+
+export const adminKeyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app, options) => {
+  const { keys, lastUsed, mintKey, tokenFormat, defaultRateLimitRpm } = options
+
+  /** Call it before reading the key: see `pendingUses`. */
+  const toBodies = () => {
+    const withUses = pendingUses(lastUsed)
+    return (key: StoredKey) => adminKeyBody(withUses(key))
+  }
+
+  app.post(
+    '/admin/keys',
+    { schema: { body: AdminCreateKeyBody, response: { 201: AdminCreatedKey, ...errors } } },
+    async (request, reply) => {
+      const { user_id: userId, name, rate_limit_rpm, expires_at = null } = request.body
+      requireNoKeyIn(tokenFormat, { name })
+      const rateLimitRpm = rate_limit_rpm ?? defaultRateLimitRpm
+      const { token, key } = mintKey({ userId, name, rateLimitRpm, expiresAt: expires_at })
+      const created = await keys.create(key, actorOf(request, tokenFormat))
+      if (!created.ok) {
+        if (created.reason === 'expires_in_past') throw expiresInPast(created)
+        throw created.reason === 'no_such_user' ? notFound('user_id') : limitReached()
+      }
+      return reply
+        .code(201)
+        .header('location', `/admin/keys/${created.key.id}`)
+        .send({ ...adminKeyBody(created.key), plain_key: token })
+    },
+  )
+
+  app.get(
+    '/admin/keys',
+    { schema: { querystring: AdminListKeysQuery, response: { 200: AdminKeyList, ...errors } } },
+    async (request) => {
+      const { user_id = null, key_prefix, status, starting_after } = request.query
+      const limit = limitOf(request.query)
+      const page = { limit: limit + 1, startingAfter: starting_after, status, displayPrefix: key_prefix }
+      const toBody = toBodies()
+      const found = await keys.list(user_id, page, laneOf(request))
+      if (found === null) throw notFound('starting_after')
+      return pageOf(found.map(toBody), limit, ({ id }) => id)
+    },
+  )
+
+  app.get(
+    '/admin/keys/:id',
+    { schema: { params: KeyParams, response: { 200: AdminKey, ...errors } } },
+    async (request) => {
+      const toBody = toBodies()
+      const key = await keys.get(request.params.id, null, laneOf(request))
+      if (key === null) throw notFound()
+      return toBody(key)
+    },
+  )
+
+  app.patch(
+    '/admin/keys/:id',
+    { schema: { params: KeyParams, body: PatchKeyBody, response: { 200: AdminKey, ...errors } } },
+    async (request) => {
+      requireNoKeyIn(tokenFormat, { name: request.body.name })
+      const { id } = request.params
+      const toBody = toBodies()
+      const changed = await keys.change(id, null, keyChangeOf(request.body), actorOf(request, tokenFormat))
+      if (!changed.ok) {
+        if (changed.reason === 'expires_in_past') throw expiresInPast(changed)
+        throw changed.reason === 'absent' ? notFound() : notActive()
+      }
+      return toBody(changed.key)
+    },
+  )
+
+  app.delete(
+    '/admin/keys/:id',
+    { schema: { params: KeyParams, response: { 200: AdminKey, ...errors } }, onRequest: ignoreBody },
+    async (request) => {
+      const toBody = toBodies()
+      const revoked = await keys.revoke(request.params.id, null, actorOf(request, tokenFormat))
+      if (!revoked.ok) throw notFound()
+      return toBody(revoked.key)
+    },
+  )
+}
+
+const limitReached = () =>
+  new ApiError('key_limit_reached', {
+    param: 'user_id',
+    suggestion: 'Revoke a key that is no longer needed with DELETE /admin/keys/{id}.',
+  })
+const notActive = () =>
+  new ApiError('key_not_active', { param: 'id', suggestion: 'Create a new key with POST /admin/keys.' })

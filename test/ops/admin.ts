@@ -1,0 +1,30 @@
+/** What the tests of the admin API share: instances with an ops listener each, operators, and what is in the audit log. */
+import type { Test } from 'tap'
+import { openDatabase } from '../api/database.ts'
+import { type Ask, startInstance, startOps } from '../instance.ts'
+import { useServices } from '../services/index.ts'
+
+export const ada = 'a-token-of-adas-own'
+export const bob = 'bobs-token-is-longer-than-hers'
+const env = { OPS_TOKEN: `ada:${ada},bob:${bob}` }
+
+/** `other`: a second instance on the same servers. */
+export async function startAdmin(t: Test, more: Record<string, string> = {}) {
+  const services = await useServices(t)
+  const instance = await startInstance(t, services, { ...env, ...more })
+  const ops = await startOps(t, instance)
+  const sql = openDatabase(t, services.databaseUrl)
+  const admin = (method: string, path: string, json?: unknown, more: Ask = {}) =>
+    ops.ask(method, `/admin/${path}`, { token: ada, ...(json !== undefined && { json }), ...more })
+  /** The entries of one answer's request. */
+  const entriesOf = ({ headers }: { headers: Headers }) => sql`
+    select event, actor, key_id, user_id, reason, method, path, ip, user_agent, details
+    from audit_log where request_id = ${headers.get('x-request-id')} order by occurred_at, id`
+  const startOther = () => startInstance(t, services, { ...env, ...more })
+  return { services, instance, ops, sql, admin, entriesOf, startOther }
+}
+
+export const verify = (
+  instance: { ask: (...args: [string, string, Ask]) => Promise<{ status: number }> },
+  token: string,
+) => instance.ask('GET', '/v1/verify', { token }).then(({ status }) => status)
