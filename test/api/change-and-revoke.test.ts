@@ -171,7 +171,7 @@ t.test('creation, change and revocation are each audited once, with who did it t
   const answers = { POST: created, PATCH: await patch(id, { name: 'changed' }), DELETE: await revoke(id) }
   for (const [method, { headers }] of Object.entries(answers)) {
     const entries = await instance.service.stores.audit.find(headers.get('x-request-id')!)
-    t.match(entries, [{ method, key_id: id, user_id: admin.userId, actor_key_id: admin.id, reason: null }])
+    t.match(entries, [{ method, key_id: id, user_id: admin.userId, actor: `key:${admin.id}`, reason: null }])
     t.equal(entries.length, 1)
     t.notMatch(JSON.stringify(entries), plain_key.slice(10))
   }
