@@ -8,26 +8,17 @@ import { Unavailable } from '../stores.ts'
  */
 export function withTimeout<T>(sent: Promise<T>, timeoutMs: number): Promise<T> {
   return new Promise((resolve, reject) => {
+    let timer: NodeJS.Timeout
     const giveUp = () => reject(new Unavailable(`no answer in ${timeoutMs} ms`))
     const wait = (ms: number, patience: number) => {
       const dueMs = performance.now() + ms
-      return setTimeout(() => {
+      timer = setTimeout(() => {
         const paused = performance.now() - dueMs > 20
-        if (paused && patience > 0) timer = wait(timeoutMs / 2, patience - 1)
+        if (paused && patience > 0) wait(timeoutMs / 2, patience - 1)
         else setImmediate(giveUp)
       }, ms)
     }
-    let timer = wait(timeoutMs, 2)
-    const settle = () => clearTimeout(timer)
-    sent.then(
-      (reply) => {
-        settle()
-        resolve(reply)
-      },
-      (error) => {
-        settle()
-        reject(error)
-      },
-    )
+    wait(timeoutMs, 2)
+    sent.then(resolve, reject).finally(() => clearTimeout(timer))
   })
 }

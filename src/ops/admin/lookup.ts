@@ -114,6 +114,7 @@ export const lookupRoute: FastifyPluginAsyncTypebox<LookupOptions> = async (app,
     return { state, key: toBody(key), user }
   }
 
-  const refusalsOf = (of: Pick<AuditFilter, 'keyId' | 'userId'>, { lane }: Asker) =>
-    audit.list({ ...of, event: 'auth.refused', limit: entriesMax }, lane)
+  function refusalsOf(of: Pick<AuditFilter, 'keyId' | 'userId'>, { lane }: Asker) {
+    return audit.list({ ...of, event: 'auth.refused', limit: entriesMax }, lane)
+  }
 }
