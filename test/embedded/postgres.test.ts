@@ -197,24 +197,30 @@ t.test('a command that comes while the service stops gets a Postgres that goes o
   t.equal(await stored(command.url), 'before the stop')
 })
 
-t.test('a command alone starts Postgres and stops it, and others wait for their turn', async (t) => {
-  const dataDir = await usedDir(t)
-  const first = await open(t, dataDir, 'command')
-  const pid = postmasterOf(dataDir)
-  await store(first.url, 'by a command')
-  const order: string[] = []
-  const others = (['command', 'command', 'serve'] as const).map(async (role) => {
-    const other = await open(t, dataDir, role)
-    order.push('opened')
-    t.equal(await stored(other.url), 'by a command')
-    await other.stop()
+// Not both at once: a command beside the service uses its Postgres, and loses it when the service stops.
+for (const [who, roles] of [
+  ['other commands', ['command', 'command']],
+  ['a service', ['serve']],
+] as const) {
+  t.test(`a command alone starts Postgres and stops it, while ${who} wait for it to end`, async (t) => {
+    const dataDir = await usedDir(t)
+    const first = await open(t, dataDir, 'command')
+    const pid = postmasterOf(dataDir)
+    await store(first.url, 'by a command')
+    const order: string[] = []
+    const others = roles.map(async (role) => {
+      const other = await open(t, dataDir, role)
+      order.push('opened')
+      t.equal(await stored(other.url), 'by a command')
+      await other.stop()
+    })
+    order.push('stopping')
+    await first.stop()
+    t.equal(isAlive(pid), false)
+    await Promise.all(others)
+    t.strictSame(order, ['stopping', ...roles.map(() => 'opened')])
   })
-  order.push('stopping')
-  await first.stop()
-  t.equal(isAlive(pid), false)
-  await Promise.all(others)
-  t.strictSame(order, ['stopping', 'opened', 'opened', 'opened'])
-})
+}
 
 t.test('a second service is refused with one line that names the first', async (t) => {
   const dataDir = await usedDir(t)
