@@ -20,7 +20,8 @@ create table api_keys (
   user_id         text not null references users (id),
   name            text not null,
   key_hash        bytea not null unique,
-  -- Identifies the HASH_SECRET behind key_hash, so that an operator can follow a rotation. It does not reveal the secret.
+  -- Identifies the HASH_SECRET behind key_hash, so that an operator can follow a rotation. It does
+  -- not reveal the secret.
   hash_secret_id  text not null,
   key_prefix      text not null,
   rate_limit_rpm  integer not null default 1000,
@@ -41,8 +42,9 @@ create table api_keys (
 
 -- A user's keys, newest first: the order and the cursor of GET /v1/keys.
 create index api_keys_of_user on api_keys (user_id, created_at desc, id desc);
--- The same order for each value of ?status=. The second one serves active and expired: with the expiry as a key column, the
--- keys of the other status are passed over without visiting the table. It also counts usable keys (MAX_KEYS_PER_USER).
+-- The same order for each value of ?status=. The second one serves `active` and `expired`: with the
+-- expiry as a key column, the scan skips keys of the other status without visiting the table. It
+-- also counts usable keys (MAX_KEYS_PER_USER).
 create index api_keys_revoked on api_keys (user_id, created_at desc, id desc) where revoked_at is not null;
 create index api_keys_not_revoked
   on api_keys (user_id, created_at desc, id desc, coalesce(expires_at, 'infinity')) include (expires_at)

@@ -1,5 +1,6 @@
--- Refusals can be many and are kept for a while; changes of keys and users are few and kept for good. So refusals have one
--- partition a day (UTC), made ahead and dropped whole by the service: retention never deletes row by row.
+-- There may be many refusals, and they are stored for a while. Changes of keys and users are few,
+-- and are stored for good. So refusals have one partition a day (UTC), which the service creates
+-- ahead and drops whole: retention never deletes row by row.
 create table audit_log (
   id            text not null,
   occurred_at   timestamptz not null default now(),
@@ -27,7 +28,7 @@ create table audit_refusals partition of audit_log for values in ('auth.refused'
 create table audit_changes partition of audit_log default;
 
 create index audit_log_by_request on audit_log (request_id);
--- Every refusal has an entry in both of these, also without a known key: the 401 of an unknown key must not leave sooner than that of a
--- known one because its audit entry is less work to write.
+-- Every refusal has an entry in both of these, even without a known key: the 401 of an unknown key
+-- must not be sent sooner than that of a known one because its audit entry is less work to write.
 create index audit_log_by_key on audit_log (key_id, occurred_at);
 create index audit_log_by_user on audit_log (user_id, occurred_at);

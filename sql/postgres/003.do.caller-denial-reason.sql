@@ -1,9 +1,10 @@
--- Changes are functions so that each is one statement with its audit entry: the service holds no transaction open, and a lost
--- connection leaves nothing half done. Each statement in a function sees what was committed before that statement began, so
--- a count taken after a lock is exact.
+-- Changes are functions, so that each is one statement with its audit entry. The service holds no
+-- transaction open, and a lost connection leaves nothing half done. Each statement in a function
+-- sees what was committed before that statement began, so a count taken after a lock is exact.
 
--- Why the key that makes a change may not be used; null if it may, or if an operator makes the change (no key). Locks the key:
--- a revocation of it is either seen here or waits until the change is made.
+-- Why the key that makes a change may not be used; null if it may, or if an operator makes the
+-- change (no key). Locks the key: a revocation of it is either seen here or waits until the change
+-- is made.
 create function caller_denial_reason(caller_id text) returns text language plpgsql as $$
 declare
   caller api_keys;

@@ -1,5 +1,7 @@
--- Creates a key and its audit entry if the caller's own key is usable and the owner has room for one more.
--- outcome: created, limit_reached, no_such_user, expires_in_past, or the caller's denial reason. stored: the new row.
+-- Creates a key and its audit entry if the caller's own key is usable and the owner has room for
+-- one more.
+-- outcome: created, limit_reached, no_such_user, expires_in_past, or the caller's denial reason.
+-- stored: the new row.
 create function create_key(
   caller_id text, new_key api_keys, usable_max integer, entry audit_log, out outcome text, out stored api_keys
 ) language plpgsql as $$

@@ -1,12 +1,14 @@
--- Changes an active key of the owner (owner_id null: of anyone) and writes the audit entry. A null leaves the old value, except for new_expires_at, which
--- counts whenever sets_expiry is true.
--- outcome: changed, absent, not_active, expires_in_past, or the caller's denial reason. stored: the row after the change.
+-- Changes an active key of the owner (owner_id null: of anyone) and writes the audit entry. A null
+-- leaves the old value, except for new_expires_at, which counts whenever sets_expiry is true.
+-- outcome: changed, absent, not_active, expires_in_past, or the caller's denial reason. stored: the
+-- row after the change.
 create function change_key(
   caller_id text, key_id text, owner_id text, new_name text, new_rate_limit_rpm integer, sets_expiry boolean,
   new_expires_at timestamptz, entry audit_log, out outcome text, out stored api_keys
 ) language plpgsql as $$
 begin
-  -- Everything that locks several keys does so in the order of their ids, so no two changes can deadlock.
+  -- Everything that locks several keys does so in the order of their ids, so no two changes can
+  -- deadlock.
   perform 1 from api_keys
   where (id = key_id and (owner_id is null or user_id = owner_id)) or id = caller_id
   order by id for no key update;

@@ -1,4 +1,5 @@
--- Revokes a key of the owner (owner_id null: of anyone) and writes the audit entry. A revoked key keeps its time of revocation.
+-- Revokes a key of the owner (owner_id null: of anyone) and writes the audit entry. A revoked key
+-- keeps its time of revocation.
 -- outcome: revoked, absent, or the caller's denial reason. stored: the revoked row.
 create function revoke_key(
   caller_id text, key_id text, owner_id text, entry audit_log, out outcome text, out stored api_keys
@@ -22,8 +23,9 @@ begin
   insert into audit_log select entry.*;
 end $$;
 
--- Revokes every key of the user and writes one audit entry, if there was any to revoke. Returns those keys (is_new), and also
--- those revoked in the last 10 minutes: that change may not have reached every instance, and no cached copy lives longer.
+-- Revokes every key of the user and writes one audit entry, if there was any to revoke. Returns
+-- those keys (is_new), and also those revoked in the last 10 minutes: that change may not have
+-- reached every instance, and no cached copy lives longer.
 create function revoke_keys_of_user(owner_id text, entry audit_log)
 returns table (key_id text, key_version integer, is_new boolean) language plpgsql as $$
 declare

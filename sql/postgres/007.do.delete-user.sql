@@ -1,5 +1,6 @@
--- Soft-deletes a user, writes the audit entry, and raises the version of every key that could be in use. Returns those keys
--- also when the user was deleted before: that deletion may not have reached every instance.
+-- Soft-deletes a user, writes the audit entry, and raises the version of every key that could be in
+-- use. Returns those keys also when the user was deleted before: that deletion may not have reached
+-- every instance.
 create function delete_user(owner_id text, entry audit_log) returns table (key_id text, key_version integer)
 language plpgsql as $$
 begin

@@ -1,4 +1,5 @@
--- Stores keys under another hash: [{"id": …, "from": hex, "to": hex}]. A key whose hash is no longer `from` stays as it is.
+-- Stores keys under another hash: [{"id": …, "from": hex, "to": hex}]. A key whose hash is no
+-- longer `from` stays as it is.
 create function rehash_keys(hashes json, secret_id text) returns void language sql as $$
   with asked as (
     select h.id, decode(h."from", 'hex') as old_hash, decode(h."to", 'hex') as new_hash

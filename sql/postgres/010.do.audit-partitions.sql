@@ -1,14 +1,15 @@
--- Both functions run with the rights of their owner, so that the service needs none to create or drop a table: see "A role
--- without DDL" in docs/operations.md.
+-- Both functions run with the rights of their owner, so that the service needs none to create or
+-- drop a table: see "A role without DDL" in docs/operations.md.
 
--- Creates the partitions for the refusals of today (UTC, by this server's clock, which also stamps the entries) and of the
--- coming days, where missing. Creating a table and attaching it lets inserts into the other partitions continue.
+-- Creates the partitions for the refusals of today (UTC, by this server's clock, which also stamps
+-- the entries) and of the coming days, where missing. Creating a table first and then attaching it
+-- lets inserts into the other partitions continue.
 create function ensure_audit_partitions(days_ahead integer) returns void language plpgsql security definer as $$
 declare
   day date;
   name text;
 begin
-  -- Whoever may call this could otherwise fill the catalog with tables.
+  -- Otherwise any caller of this function could fill the catalog with tables.
   if days_ahead not between 0 and 31 then
     raise 'audit partitions are made at most 31 days ahead' using errcode = 'invalid_parameter_value';
   end if;
@@ -26,7 +27,8 @@ begin
   end loop;
 end $$;
 
--- Drops the partitions in which every refusal is older than the given number of days, and returns their names.
+-- Drops the partitions in which every refusal is older than the given number of days, and returns
+-- their names.
 create function drop_audit_partitions(older_than_days integer) returns setof text language plpgsql security definer as $$
 declare
   name text;
@@ -41,7 +43,8 @@ begin
       and to_date(right(c.relname, 8), 'YYYYMMDD') + 1 <= (now() at time zone 'UTC')::date - older_than_days
     order by 1
   loop
-    -- A reader or a view keeps a partition for the next time: waiting for it would hold up every insert.
+    -- A partition in use by a reader or a view stays until the next run. Waiting for it would hold
+    -- up every insert.
     begin
       set local lock_timeout = '100ms';
       execute format('drop table %I', name);
@@ -52,7 +55,8 @@ begin
   end loop;
 end $$;
 
--- The names in the functions mean this schema's, whatever the caller's search_path. pg_temp last: it would be first if absent.
+-- Names in the functions refer to this schema, whatever the caller's search_path. pg_temp is last,
+-- because Postgres would search it first if it were absent.
 do $$ begin
   execute format('alter function ensure_audit_partitions(integer) set search_path = %I, pg_temp', current_schema());
   execute format('alter function drop_audit_partitions(integer) set search_path = %I, pg_temp', current_schema());
