@@ -11,8 +11,8 @@ COPY plugins ./plugins
 COPY src ./src
 COPY sql ./sql
 RUN npm run build
-# The Postgres binaries are an optional dependency, which DATABASE_URL makes unnecessary.
-RUN npm prune --omit=dev --omit=optional
+# The Postgres binaries come with a development dependency: DATABASE_URL makes them unnecessary.
+RUN npm prune --omit=dev
 
 FROM node:22-slim
 ENV NODE_ENV=production \
@@ -24,6 +24,7 @@ COPY --from=build /app/package.json ./
 COPY --from=build /app/node_modules ./node_modules
 COPY --from=build /app/sql ./sql
 COPY --from=build /app/dist ./dist
+COPY --from=build /app/src/ops/dashboard ./src/ops/dashboard
 # The base image's user "node", by number so that Kubernetes' runAsNonRoot can check it.
 USER 1000:1000
 # 3000: the service. 9464: probes, metrics and the admin API, for the internal network only.

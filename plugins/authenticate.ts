@@ -8,27 +8,10 @@
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import type { RefusalReason } from '../schemas/refusal.ts'
-import { ApiError, unavailable } from './api-error.ts'
+import { type ApiError, unavailable } from './api-error.ts'
+import { type Caller, type Denied, presentedToken, refusal, type Verdict } from './verdict.ts'
 
-/** Who sent the request. A host application may add members of its own. */
-export interface Caller {
-  readonly id: string
-  readonly userId: string
-  /** Requests per minute. */
-  readonly rateLimitRpm: number
-  /** Unix seconds, or null. */
-  readonly expiresAt: number | null
-}
-
-export interface Denied {
-  readonly ok: false
-  readonly reason: RefusalReason
-  /** The key and its owner, if the token is known. */
-  readonly keyId?: string
-  readonly userId?: string
-}
-export type Verdict<C extends Caller = Caller> = { readonly ok: true; readonly caller: C } | Denied
+export type { Caller, Denied, Verdict } from './verdict.ts'
 
 /** `C`: what the host application knows about a caller. */
 export interface AuthenticateOptions<C extends Caller = Caller> {
@@ -63,26 +46,13 @@ declare module 'fastify' {
 }
 
 export default fp<AuthenticateOptions>(
-  async (app, { tokenPrefix, realm = 'latchkey', verify, record }) => {
+  async (app, { tokenPrefix, realm, verify, record }) => {
     const start = `${tokenPrefix}_`
 
-    async function unauthorized(
-      denied: Denied,
-      request: FastifyRequest,
-      reply: FastifyReply,
-    ): Promise<ApiError> {
+    function unauthorized(denied: Denied, request: FastifyRequest, reply: FastifyReply): Promise<ApiError> {
       request.caller = null
       for (const name of rateHeaders) reply.removeHeader(name)
-      try {
-        await record(denied, request)
-      } catch (cause) {
-        return cause instanceof ApiError ? cause : unavailable(cause)
-      }
-      return new ApiError('unauthorized', {
-        param: 'authorization',
-        suggestion: `Send \`Authorization: Bearer ${start}...\` and check that the key is active.`,
-        headers: { 'www-authenticate': `Bearer realm="${realm}"` },
-      })
+      return refusal(() => record(denied, request), { start, realm })
     }
 
     app.decorateRequest('caller', null)
@@ -90,9 +60,8 @@ export default fp<AuthenticateOptions>(
     app.addHook('onRequest', (request, reply, done) => {
       // A shared cache must not give one caller's response to another.
       reply.header('cache-control', 'no-store')
-      const presented = presentedToken(request)
+      const presented = presentedToken(request.raw.rawHeaders, start)
       if (typeof presented !== 'string') return void unauthorized(presented, request, reply).then(done)
-      if (!presented.startsWith(start)) return void unauthorized(wrongPrefix, request, reply).then(done)
       verify(presented, (error, verdict) => {
         if (error !== null || verdict === undefined) return done(unavailable(error))
         if (!verdict.ok) return void unauthorized(verdict, request, reply).then(done)
@@ -106,26 +75,3 @@ export default fp<AuthenticateOptions>(
 
 /** Never on a 401: they would distinguish a known key from an unknown one. */
 const rateHeaders = ['x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset', 'retry-after']
-
-const missingHeader: Denied = { ok: false, reason: 'missing_header' }
-const wrongScheme: Denied = { ok: false, reason: 'wrong_scheme' }
-const wrongPrefix: Denied = { ok: false, reason: 'wrong_prefix' }
-
-/** `Bearer`, exactly one space, and one token68 (RFC 9110, 11.2): no quotes, nothing after it. */
-const credentials = /^Bearer ([A-Za-z0-9\-._~+/]+=*)$/
-
-/**
- * The token of the one Authorization header. Node's `headers` hides a second one, so the raw list
- * is read.
- */
-function presentedToken({ raw: { rawHeaders } }: FastifyRequest): string | Denied {
-  let value: string | undefined
-  for (let i = 0; i < rawHeaders.length; i += 2) {
-    const name = rawHeaders[i]!
-    if (name.length !== 13 || (name !== 'Authorization' && name.toLowerCase() !== 'authorization')) continue
-    if (value !== undefined) return wrongScheme
-    value = rawHeaders[i + 1]!
-  }
-  if (value === undefined) return missingHeader
-  return credentials.exec(value)?.[1] ?? wrongScheme
-}

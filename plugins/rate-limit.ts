@@ -3,25 +3,10 @@
  * section 8). It knows the rule and the headers; `hit` knows where to count.
  */
 import fp from 'fastify-plugin'
-import { ApiError, unavailable } from './api-error.ts'
-import type { Caller, Denied } from './authenticate.ts'
+import { unavailable } from './api-error.ts'
+import { type Caller, type Counted, type Denied, overLimit, remainingOf } from './verdict.ts'
 
-export interface Counted<C extends Caller = Caller> {
-  readonly ok: true
-  /**
-   * The caller as of this count, which is newer than the one authenticated if the key has changed
-   * since.
-   */
-  readonly caller: C
-  /** This request's number in the minute, from 1. */
-  readonly count: number
-  /**
-   * The counting server's clock, Unix milliseconds: window, reset and Retry-After all come from it.
-   */
-  readonly nowMs: number
-  /** When the minute ends, Unix seconds. */
-  readonly resetAtS: number
-}
+export type { Counted } from './verdict.ts'
 
 export interface RateLimitOptions<C extends Caller = Caller> {
   /**
@@ -40,15 +25,11 @@ export default fp<RateLimitOptions>(
       hit(request.caller!, (error, counted) => {
         if (error !== null || counted === undefined) return done(unavailable(error))
         if (!counted.ok) return void app.unauthorized(counted, request, reply).then(done)
-        const { caller, count, nowMs, resetAtS } = counted
-        const limit = caller.rateLimitRpm
-        request.caller = caller
-        reply.header('x-ratelimit-limit', limit)
-        reply.header('x-ratelimit-remaining', count < limit ? limit - count : 0)
-        reply.header('x-ratelimit-reset', resetAtS)
-        if (count <= limit) return done()
-        const retryAfterS = Math.ceil(resetAtS - nowMs / 1000)
-        done(new ApiError('rate_limit_exceeded', { headers: { 'retry-after': String(retryAfterS) } }))
+        request.caller = counted.caller
+        reply.header('x-ratelimit-limit', counted.caller.rateLimitRpm)
+        reply.header('x-ratelimit-remaining', remainingOf(counted))
+        reply.header('x-ratelimit-reset', counted.resetAtS)
+        done(overLimit(counted) ?? undefined)
       })
     })
   },

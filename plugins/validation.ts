@@ -1,5 +1,6 @@
 /**
  * Turns Ajv's errors into ours. The suggestion comes from the schema's own `suggestion` annotation.
+ * (`published` is for the API document: what the text of a query parameter stands for.)
  */
 import type { FastifyError } from 'fastify'
 import { ApiError } from './api-error.ts'
@@ -16,7 +17,7 @@ export const ajv = {
     allErrors: false,
     verbose: true,
     allowUnionTypes: true,
-    keywords: ['suggestion'],
+    keywords: ['suggestion', 'published'],
   },
 }
 

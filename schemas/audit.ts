@@ -1,6 +1,9 @@
-/** An entry of the audit log as it crosses the wire of the admin API; `latchkey audit --json` prints the same. */
+/**
+ * An entry of the audit log as it crosses the wire of the admin API; `latchkey audit --json` prints
+ * the same.
+ */
 import { type Static, Type } from '@sinclair/typebox'
-import { IdFilter, Limit, listOf, StartingAfter } from './list.ts'
+import { IdFilter, Limit, listOf, OneOf, StartingAfter } from './list.ts'
 import {
   type OperatorRefusalReason,
   operatorRefusalReasons,
@@ -13,6 +16,7 @@ export const auditEvents = [
   ...refusalEvents,
   'key.created',
   'key.updated',
+  'key.rotated',
   'key.revoked',
   'user.created',
   'user.updated',
@@ -23,11 +27,9 @@ export type AuditEvent = (typeof auditEvents)[number]
 export const auditReasons = [...refusalReasons, ...operatorRefusalReasons] as const
 export type AuditReason = RefusalReason | OperatorRefusalReason
 
-const OneOf = <T extends string>(values: readonly T[]) =>
-  Type.Unsafe<T>({ type: 'string', enum: values, suggestion: `Send one of ${values.join(', ')}, once.` })
-
 const UnixSeconds = Type.String({
   pattern: '^[0-9]{1,10}$',
+  published: { type: 'integer', minimum: 0, maximum: 9_999_999_999 },
   suggestion: 'Send whole Unix seconds, once.',
 })
 
@@ -48,17 +50,21 @@ export const ListAuditQuery = Type.Object(
 
 const textOrNull = Type.Unsafe<string | null>({ type: ['string', 'null'] })
 
-export const auditMembers = {
-  id: Type.String({ description: 'Begins with `aud_`.' }),
-  occurred_at: Type.String({ description: 'ISO 8601 with milliseconds, UTC.' }),
-  request_id: Type.String(),
-  event: Type.Unsafe<AuditEvent>({ type: 'string' }),
-  reason: Type.Unsafe<AuditReason | null>({ type: ['string', 'null'] }),
+const auditMembers = {
+  id: Type.String({ description: 'Begins with `aud_`.', examples: ['aud_0mwpfiltg0000056vp5cg366jr'] }),
+  occurred_at: Type.String({
+    description: 'ISO 8601 with milliseconds, UTC.',
+    examples: ['2026-11-20T20:26:01.594Z'],
+  }),
+  request_id: Type.String({ examples: ['req_0mwpfiltf0000056vp5cg366jr'] }),
+  event: Type.Unsafe<AuditEvent>({ type: 'string', enum: auditEvents }),
+  reason: Type.Unsafe<AuditReason | null>({ type: ['string', 'null'], enum: [...auditReasons, null] }),
   key_id: textOrNull,
   user_id: textOrNull,
   actor: Type.Unsafe<string | null>({
     type: ['string', 'null'],
-    description: 'Who made a change: `key:apk_…`, `operator:<name>` or `cli:<os user>`; null for refusals.',
+    description:
+      'Who made a change: `key:apk_…`, `operator:<name>`, `cli:<os user>` or `partner:github`; null for refusals.',
   }),
   method: textOrNull,
   path: textOrNull,
@@ -70,7 +76,7 @@ export const auditMembers = {
   }),
 }
 
-export const AuditEntry = Type.Object(auditMembers, { additionalProperties: false })
+export const AuditEntry = Type.Object(auditMembers, { $id: 'AuditEntry', additionalProperties: false })
 export type AuditEntry = Static<typeof AuditEntry>
 
-export const AuditList = listOf(auditMembers, 'AuditList')
+export const AuditList = listOf(AuditEntry, 'AuditList')

@@ -112,12 +112,21 @@ export const errorTable = {
     suggestion: 'Create a new key with POST /v1/keys.',
     about: 'Only an active key can be changed; revocation and expiry are final.',
   },
+  key_already_rotated: {
+    status: 409,
+    type: 'conflict_error',
+    message: 'The key has already been rotated.',
+    suggestion: 'Use the key that replaced it. If its secret is lost, rotate that one.',
+    about:
+      'A key is rotated at most once. Of several rotations of one key at the same time, one succeeds and the others get this response. `message` names the key that replaced it.',
+  },
   key_limit_reached: {
     status: 409,
     type: 'conflict_error',
     message: 'The user already has as many usable keys as allowed.',
     suggestion: 'Revoke a key that is no longer needed with DELETE /v1/keys/{id}.',
-    about: 'Revoked and expired keys do not count. The operator sets the bound with MAX_KEYS_PER_USER.',
+    about:
+      'Revoked and expired keys do not count. The operator sets the bound with MAX_KEYS_PER_USER. A rotation with a grace period may use twice as many.',
   },
   external_id_taken: {
     status: 409,
@@ -181,8 +190,16 @@ export const ErrorEnvelope = Type.Object(
   {
     error: Type.Object(
       {
-        type: Type.String({ description: 'The family of the error.' }),
-        code: Type.String({ description: 'The exact error, for programs.' }),
+        type: Type.Unsafe<string>({
+          type: 'string',
+          enum: [...new Set(Object.values(errorTable).map(({ type }) => type))],
+          description: 'The family of the error.',
+        }),
+        code: Type.Unsafe<ErrorCode>({
+          type: 'string',
+          enum: Object.keys(errorTable),
+          description: 'The exact error, for programs.',
+        }),
         message: Type.String({ description: 'What happened, for a person.' }),
         param: Type.String({
           description: 'The field that the error is about, as a dotted path; "" if there is none.',

@@ -15,6 +15,16 @@ const nullable = { type: ['integer', 'null'] }
 /** Unix seconds, or null if it has not happened. */
 export const Moment = (description: string) => Type.Unsafe<number | null>({ ...nullable, description })
 
+export const KeyId = Type.String({
+  description: 'Begins with `apk_`.',
+  examples: ['apk_0mwpfalq000000q7v0awobx4c0'],
+})
+export const UserId = Type.String({
+  description: 'Begins with `usr_`.',
+  examples: ['usr_0mwpfal3g00000q7v0awobx4c0'],
+})
+export const CreatedAt = Type.Integer({ description: 'Unix seconds.', examples: [1795205988] })
+
 /**
  * Not blank, no control character (Cc), no lone surrogate (Cs): text that fits into Postgres and a
  * log line. Needs the flag `u`.
@@ -26,6 +36,7 @@ export const Name = Type.String({
   maxLength: nameMaxLength,
   pattern: namePattern,
   description: 'A label for people, stored as sent.',
+  examples: ['nightly export'],
   suggestion: `Send 1 to ${nameMaxLength} characters, not only blanks, without control characters or lone surrogates.`,
 })
 
@@ -33,6 +44,7 @@ const RateLimitRpm = Type.Integer({
   minimum: 1,
   maximum: rateLimitMax,
   description: 'Allowed requests per minute.',
+  examples: [60],
   suggestion: `Send a whole number from 1 to ${rateLimitMax}, without quotes.`,
 })
 
@@ -41,6 +53,7 @@ const ExpiresAt = Type.Unsafe<number | null>({
   minimum: 1,
   exclusiveMaximum: expiresAtEndS,
   description: 'Unix seconds from which the key is refused; null for no expiry.',
+  examples: [2051222400],
   suggestion:
     'Send a time in the future and before 2100 in whole Unix seconds, or null for a key that does not expire.',
 })
@@ -74,7 +87,26 @@ export const PatchKeyBody = Type.Object(
 )
 export type PatchKeyBody = Static<typeof PatchKeyBody>
 
-export const KeyParams = Type.Object({ id: Type.String() })
+/** A year. */
+export const graceMaxS = 31_536_000
+
+export const RotateKeyBody = Type.Object(
+  {
+    expires_in: Type.Optional(
+      Type.Integer({
+        minimum: 0,
+        maximum: graceMaxS,
+        examples: [3600],
+        description:
+          'Seconds for which the old key keeps working, unless it expires sooner; 0 revokes it at once.',
+        suggestion: `Send whole seconds from 0 to ${graceMaxS}, or nothing to revoke the old key at once.`,
+      }),
+    ),
+  },
+  { $id: 'RotateKeyBody', additionalProperties: false },
+)
+
+export const KeyParams = Type.Object({ id: KeyId })
 
 export const keyStates = ['active', 'revoked', 'expired'] as const
 export type KeyState = (typeof keyStates)[number]
@@ -97,35 +129,46 @@ export const ListKeysQuery = Type.Object(
 export type ListKeysQuery = Static<typeof ListKeysQuery>
 
 const keyMembers = {
-  id: Type.String({ description: 'Begins with `apk_`.' }),
-  name: Type.String(),
-  key_prefix: Type.String({ description: 'The first characters of the key, to recognise it by.' }),
-  rate_limit_rpm: Type.Integer(),
+  id: KeyId,
+  name: Type.String({ examples: ['nightly export'] }),
+  key_prefix: Type.String({
+    description: 'The first characters of the key, to recognise it by.',
+    examples: ['lk_6losLXU'],
+  }),
+  rate_limit_rpm: Type.Integer({ description: 'Allowed requests per minute.', examples: [60] }),
   last_used_at: Moment('Unix seconds of the last use; null if never used.'),
   expires_at: Moment('Unix seconds from which the key is refused; null for never.'),
-  created_at: Type.Integer({ description: 'Unix seconds.' }),
+  created_at: CreatedAt,
   revoked_at: Moment('Unix seconds of the revocation; null if not revoked.'),
 }
 
 export const Key = Type.Object(keyMembers, { $id: 'Key', additionalProperties: false })
 export type Key = Static<typeof Key>
 
-/** The only shape that contains the secret. Only the response to a creation has this schema. */
+/** The only shape that contains the secret. Only creations and rotations respond with it. */
 export const CreatedKey = Type.Object(
-  { ...keyMembers, plain_key: Type.String({ description: 'The secret. Shown once, here.' }) },
+  {
+    ...keyMembers,
+    plain_key: Type.String({
+      description: 'The secret. Shown once, here.',
+      examples: ['lk_6losLXUEssGyINc5iSAoyYqHITrdOwgy0oAdS8'],
+    }),
+  },
   { $id: 'CreatedKey', additionalProperties: false },
 )
 export type CreatedKey = Static<typeof CreatedKey>
 
-export const KeyList = listOf(keyMembers, 'KeyList')
+export const KeyList = listOf(Key, 'KeyList')
 export type KeyList = Static<typeof KeyList>
 
-// ---- the admin API: keys of any user ------------------------------------------------------------------------
-
-const UserId = Type.String({ description: 'Begins with `usr_`.', suggestion: 'Send the id of a user.' })
+// ---- the admin API: keys of any user
+// ------------------------------------------------------------------------
 
 export const AdminCreateKeyBody = Type.Object(
-  { user_id: UserId, ...CreateKeyBody.properties },
+  {
+    user_id: Type.String({ ...UserId, suggestion: 'Send the id of a user.' }),
+    ...CreateKeyBody.properties,
+  },
   {
     $id: 'AdminCreateKeyBody',
     additionalProperties: false,
@@ -133,7 +176,9 @@ export const AdminCreateKeyBody = Type.Object(
   },
 )
 
-/** A prefix is at most `KEY_PREFIX` (16), an underscore and 4 characters: a whole key does not fit. */
+/**
+ * A prefix is at most `KEY_PREFIX` (16), an underscore and 4 characters: a whole key does not fit.
+ */
 const KeyPrefix = Type.String({
   pattern: '^[0-9A-Za-z_]{1,21}$',
   description: 'Only keys with this `key_prefix`.',
@@ -149,9 +194,10 @@ export const AdminListKeysQuery = Type.Object(
   { $id: 'AdminListKeysQuery', additionalProperties: false },
 )
 
-export const adminKeyMembers = { ...keyMembers, user_id: UserId }
-
-export const AdminKey = Type.Object(adminKeyMembers, { $id: 'AdminKey', additionalProperties: false })
+export const AdminKey = Type.Object(
+  { ...keyMembers, user_id: UserId },
+  { $id: 'AdminKey', additionalProperties: false },
+)
 export type AdminKey = Static<typeof AdminKey>
 
 export const AdminCreatedKey = Type.Object(
@@ -159,4 +205,4 @@ export const AdminCreatedKey = Type.Object(
   { $id: 'AdminCreatedKey', additionalProperties: false },
 )
 
-export const AdminKeyList = listOf(adminKeyMembers, 'AdminKeyList')
+export const AdminKeyList = listOf(AdminKey, 'AdminKeyList')

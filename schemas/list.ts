@@ -1,18 +1,21 @@
 /** What every list has in common: a page of bounded size, and a cursor to the next one. */
-import { type TProperties, Type } from '@sinclair/typebox'
+import { type TSchema, Type } from '@sinclair/typebox'
 
 export const listLimitMax = 100
 
 export const Limit = Type.String({
   pattern: '^([1-9][0-9]?|100)$',
+  published: { type: 'integer', minimum: 1, maximum: listLimitMax, default: listLimitMax },
   description: 'Entries in one page.',
   suggestion: `Send a whole number from 1 to ${listLimitMax}, once.`,
 })
 
 export const StartingAfter = Type.String({
-  description: 'The `next_cursor` of the previous page.',
   suggestion: 'Send the `next_cursor` of the previous page, once.',
 })
+
+export const OneOf = <const T extends string>(values: readonly T[]) =>
+  Type.Unsafe<T>({ type: 'string', enum: values, suggestion: `Send one of ${values.join(', ')}, once.` })
 
 /** An id as a filter. An id of another kind is a mistake, not an empty list. */
 export const IdFilter = (prefix: 'apk_' | 'usr_' | 'req_') =>
@@ -21,13 +24,16 @@ export const IdFilter = (prefix: 'apk_' | 'usr_' | 'req_') =>
     suggestion: `Send one id that begins with \`${prefix}\`.`,
   })
 
-export const listOf = <P extends TProperties>(members: P, $id: string) =>
+export const listOf = <T extends TSchema>(entry: T, $id: string) =>
   Type.Object(
     {
       object: Type.Literal('list'),
-      data: Type.Array(Type.Object(members, { additionalProperties: false })),
+      data: Type.Array(entry),
       has_more: Type.Boolean(),
-      next_cursor: Type.Unsafe<string | null>({ type: ['string', 'null'] }),
+      next_cursor: Type.Unsafe<string | null>({
+        type: ['string', 'null'],
+        description: 'Send it as `starting_after` for the next page; null on the last one.',
+      }),
     },
     { $id, additionalProperties: false },
   )

@@ -1,6 +1,7 @@
 /** What an operator learns about whatever a person who asks for help has sent. */
-import { Type } from '@sinclair/typebox'
+import { type Static, Type } from '@sinclair/typebox'
 import { AuditEntry } from './audit.ts'
+import { KeyCounters } from './counters.ts'
 import { AdminKey, nameMaxLength, namePattern } from './key.ts'
 import { User } from './user.ts'
 
@@ -10,6 +11,7 @@ export const LookupBody = Type.Object(
       minLength: 1,
       maxLength: nameMaxLength,
       pattern: namePattern,
+      examples: ['usr_0mwpfal3g00000q7v0awobx4c0'],
       suggestion: 'Send a key, the beginning of a key, an id (`apk_`, `usr_` or `req_`), or an external id.',
     }),
   },
@@ -18,17 +20,23 @@ export const LookupBody = Type.Object(
 
 export const Lookup = Type.Object(
   {
-    type: Type.Unsafe<'key' | 'keys' | 'user' | 'request'>({ type: 'string' }),
+    type: Type.Unsafe<'key' | 'keys' | 'user' | 'request'>({
+      type: 'string',
+      enum: ['key', 'keys', 'user', 'request'],
+    }),
     state: Type.Optional(
       Type.String({
         description: 'Of the key: active, revoked, expired or owner_deleted. Of the user: active or deleted.',
+        examples: ['active'],
       }),
     ),
-    key: Type.Optional(Type.Omit(AdminKey, [], { additionalProperties: false })),
-    keys: Type.Optional(Type.Array(Type.Omit(AdminKey, [], { additionalProperties: false }))),
-    user: Type.Optional(Type.Omit(User, [], { additionalProperties: false })),
+    key: Type.Optional(AdminKey),
+    keys: Type.Optional(Type.Array(AdminKey)),
+    user: Type.Optional(User),
+    counters: Type.Optional(KeyCounters),
     entries: Type.Optional(Type.Array(AuditEntry)),
     refusals: Type.Optional(Type.Array(AuditEntry)),
   },
   { $id: 'Lookup', additionalProperties: false },
 )
+export type Lookup = Static<typeof Lookup>

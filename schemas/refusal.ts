@@ -18,5 +18,8 @@ export const operatorRefusalReasons = [
   'wrong_token',
   'foreign_origin',
   'foreign_host',
+  'missing_signature',
+  'unknown_signer',
+  'wrong_signature',
 ] as const
 export type OperatorRefusalReason = (typeof operatorRefusalReasons)[number]

@@ -1,6 +1,6 @@
 /** A user as it crosses the wire of the admin API. */
 import { type Static, Type } from '@sinclair/typebox'
-import { Moment, Name, nameMaxLength, namePattern } from './key.ts'
+import { CreatedAt, Moment, Name, nameMaxLength, namePattern, UserId } from './key.ts'
 import { Limit, listOf, StartingAfter } from './list.ts'
 
 const externalIdRules = {
@@ -8,6 +8,7 @@ const externalIdRules = {
   maxLength: nameMaxLength,
   pattern: namePattern,
   description: 'What your own system calls this user. No two users have the same.',
+  examples: ['crm-7'],
   suggestion: `Send 1 to ${nameMaxLength} characters, not only blanks, without control characters or lone surrogates.`,
 }
 const ExternalId = Type.String(externalIdRules)
@@ -41,20 +42,23 @@ export const ListUsersQuery = Type.Object(
   { $id: 'ListUsersQuery', additionalProperties: false },
 )
 
-export const userMembers = {
-  id: Type.String({ description: 'Begins with `usr_`.' }),
-  name: Type.String(),
-  external_id: Type.Unsafe<string | null>({ type: ['string', 'null'] }),
-  created_at: Type.Integer({ description: 'Unix seconds.' }),
-  deleted_at: Moment('Unix seconds of the deletion; null if not deleted.'),
-}
+export const UserParams = Type.Object({ id: UserId })
 
-export const User = Type.Object(userMembers, { $id: 'User', additionalProperties: false })
+export const User = Type.Object(
+  {
+    id: UserId,
+    name: Type.String({ examples: ['Ada'] }),
+    external_id: Type.Unsafe<string | null>({ type: ['string', 'null'], examples: ['crm-7'] }),
+    created_at: CreatedAt,
+    deleted_at: Moment('Unix seconds of the deletion; null if not deleted.'),
+  },
+  { $id: 'User', additionalProperties: false },
+)
 export type User = Static<typeof User>
 
-export const UserList = listOf(userMembers, 'UserList')
+export const UserList = listOf(User, 'UserList')
 
 export const RevokedKeys = Type.Object(
-  { revoked: Type.Integer({ description: 'How many keys this request revoked.' }) },
+  { revoked: Type.Integer({ description: 'How many keys this request revoked.', examples: [3] }) },
   { $id: 'RevokedKeys', additionalProperties: false },
 )

@@ -1,11 +1,12 @@
 /** What a gateway learns about an admitted request (forward authentication). */
 import { type Static, Type } from '@sinclair/typebox'
+import { KeyId, UserId } from './key.ts'
 
 export const Verified = Type.Object(
   {
-    key_id: Type.String(),
-    user_id: Type.String(),
-    rate_limit_rpm: Type.Integer(),
+    key_id: KeyId,
+    user_id: UserId,
+    rate_limit_rpm: Type.Integer({ examples: [60] }),
     expires_at: Type.Unsafe<number | null>({
       type: ['integer', 'null'],
       description: 'Unix seconds, or null.',

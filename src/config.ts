@@ -15,6 +15,8 @@ export interface Config {
   opsTokens: readonly { name: string; token: string }[]
   /** null: anyone may read the metrics. */
   metricsToken: string | null
+  /** The file with GitHub's public keys. null: GitHub's reports of leaked keys are not accepted. */
+  githubScanningKeysFile: string | null
   /** null: an embedded Postgres in `dataDir`. */
   databaseUrl: string | null
   /** libpq's variables for TLS. The URL takes precedence. */
@@ -35,12 +37,15 @@ export interface Config {
   trustProxy: number | readonly string[] | false
   tokenPrefix: string
   keyCacheSeconds: number
+  outageCacheSeconds: number
   maxKeysPerUser: number
   defaultRateLimitRpm: number
   /** How long the listener stays open after SIGTERM, so that a load balancer notices. */
   drainSeconds: number
   /** How long refusals are stored. Changes of keys and users are stored until deleted by hand. */
   auditRetentionDays: number
+  /** How long usage is stored minute by minute. Roll-ups are stored for longer. */
+  usageRetentionDays: number
   /**
    * Refusals recorded for one client address in a minute; beyond it nothing is written and the
    * answer is a 503.
@@ -60,7 +65,11 @@ const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']
 
 type Env = Record<string, string | undefined>
 
-export function readConfig(env: Env = process.env): Readonly<Config> {
+/** `nameOf`: what a fault calls the variable. */
+export function readConfig(
+  env: Env = process.env,
+  nameOf: (variable: string) => string = (variable) => variable,
+): Readonly<Config> {
   const faults: string[] = []
 
   /** An empty variable counts as unset: compose files and CI pass it for "not given". */
@@ -69,7 +78,7 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
     if (text === undefined || text === '') return fallback
     const value = parse(text)
     if (value !== undefined) return value
-    faults.push(`${name} must be ${rule}`)
+    faults.push(`${nameOf(name)} must be ${rule}`)
     return fallback
   }
   const integer = (name: string, fallback: number, min: number, max: number) =>
@@ -98,6 +107,7 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
       'at least 16 visible ASCII characters',
       (value) => (bearerToken.test(value) ? value : undefined),
     ),
+    githubScanningKeysFile: env.GITHUB_SCANNING_KEYS_FILE?.trim() || null,
     databaseUrl: read<string | null>('DATABASE_URL', null, 'a postgres:// URL', parsePostgresUrl),
     pgSsl: Object.fromEntries(
       ['sslmode', 'sslrootcert', 'sslcert', 'sslkey'].map((name) => [
@@ -141,9 +151,11 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
       /^[A-Za-z][0-9A-Za-z]{1,15}$/,
     ),
     keyCacheSeconds: integer('KEY_CACHE_SECONDS', 5, 0, 60),
+    outageCacheSeconds: integer('OUTAGE_CACHE_SECONDS', 60, 0, 60),
     maxKeysPerUser: integer('MAX_KEYS_PER_USER', 10_000, 1, 1_000_000),
     defaultRateLimitRpm: integer('DEFAULT_RATE_LIMIT_RPM', 1000, 1, rateLimitMax),
     auditRetentionDays: integer('AUDIT_RETENTION_DAYS', 90, 1, 36_500),
+    usageRetentionDays: integer('USAGE_RETENTION_DAYS', 90, 1, 36_500),
     refusalsPerAddressRpm: integer('REFUSALS_PER_ADDRESS_RPM', 6000, 1, 1_000_000_000),
     drainSeconds: integer('DRAIN_SECONDS', env.DATABASE_URL?.trim() ? 3 : 0, 0, 15),
     startedByNpm: env.npm_lifecycle_event === 'start',
@@ -151,12 +163,12 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
   if (
     config.databaseUrl !== null &&
     config.hashSecret === null &&
-    !faults.some((f) => f.startsWith('HASH_SECRET'))
+    !faults.some((f) => f.startsWith(nameOf('HASH_SECRET')))
   ) {
-    faults.push('HASH_SECRET is required with DATABASE_URL')
+    faults.push(`${nameOf('HASH_SECRET')} is required with ${nameOf('DATABASE_URL')}`)
   }
   if (config.hashSecretPrevious !== null && config.hashSecretPrevious === config.hashSecret) {
-    faults.push('HASH_SECRET_PREVIOUS must not be HASH_SECRET')
+    faults.push(`${nameOf('HASH_SECRET_PREVIOUS')} must not be ${nameOf('HASH_SECRET')}`)
   }
   if (faults.length > 0) throw new ConfigError(faults.join('; '))
   return Object.freeze(config)

@@ -3,10 +3,13 @@
  * technology, are in postgres/, redis/ and memory/; only wiring/ knows which are in use.
  */
 import type { AuditEntry, AuditEvent, AuditReason } from '../schemas/audit.ts'
+import type { CountingMode, OutageCause, PostgresState } from '../schemas/health.ts'
 import type { AdminKey, Key, KeyState } from '../schemas/key.ts'
 import type { OperatorRefusalReason, RefusalReason } from '../schemas/refusal.ts'
+import type { UsagePoint } from '../schemas/usage.ts'
 import type { User } from '../schemas/user.ts'
-import type { NewKey } from './rules/new-key.ts'
+import type { MintedKey, NewKey } from './rules/new-key.ts'
+import type { UsageRange } from './rules/usage-range.ts'
 
 /**
  * A server is down, too slow or overloaded: the request cannot be decided now. Always a 503, never
@@ -25,31 +28,16 @@ export interface KeyVersion {
   version: number
 }
 
-/** Resolves once no instance acts on an older version; never rejects. */
+/**
+ * Resolves once no instance acts on an older version. Rejects with a 503 if that cannot be known in
+ * time; the change is stored all the same.
+ */
 export type Publish = (versions: KeyVersion[]) => Promise<void>
 
 // ---- counting ----------------------------------------------------------------------------------
 
-/** Why a shared counter does not count. A label of a metric, so there are only these. */
-export const outageCauses = [
-  'wrong_password',
-  'no_permission',
-  'certificate',
-  'tls',
-  'unknown_host',
-  'refused',
-  'unreachable',
-  'disconnected',
-  'timeout',
-  'loading',
-  'read_only',
-  'out_of_memory',
-  'cluster_down',
-  'other',
-] as const
-
 export interface Outage {
-  cause: (typeof outageCauses)[number]
+  cause: OutageCause
   /** The server's or the system's message. Contains no credential. */
   reason: string
 }
@@ -65,10 +53,41 @@ export interface CountReply {
 }
 
 /**
- * `count`: this hit's number in the minute, from 1; below 1 if there was no room to count it.
- * `version`: the key's; 0 if none is known, below 0 if it is unreadable.
+ * What a shared counter returns in place of a version that it cannot confirm: "<at least>?<token>".
+ * A key read from Postgres afterwards may be confirmed with it, if the lease still stands.
  */
-export type OnCounted = (count: number, version: number, reply: CountReply) => void
+export type Lease = string
+
+/**
+ * `count`: this hit's number in the minute, from 1; below 1 if there was no room to count it.
+ * `version`: a number if no answered change is later (0 where nothing is shared, so nothing is
+ * known).
+ */
+export type OnCounted = (count: number, version: number | Lease, reply: CountReply) => void
+
+/** The requests of a key in one minute, as far as the reader knows. */
+export interface KeyCount {
+  keyId: string
+  count: number
+}
+
+export interface ScanOptions {
+  /** How much of one core of each counting server the scan may use; 0.05 is 5 %. */
+  share?: number | undefined
+  /** Ends the scan: nothing is visited after it. */
+  signal?: AbortSignal | undefined
+}
+
+export interface Scan {
+  /** Every counter was visited that existed during the whole scan. */
+  complete: boolean
+  /** Counters read. */
+  scanned: number
+  /** Where the counts come from. local: at least one server's are what this instance knows. */
+  mode: Counter['mode']
+  /** Why a server was not read; null if all were. */
+  fault: Outage | null
+}
 
 export interface Counter {
   /**
@@ -83,10 +102,44 @@ export interface Counter {
    */
   raise(versions: KeyVersion[]): Promise<boolean>
   /**
+   * Confirms the version that was read from Postgres after a hit returned this lease. Best effort:
+   * otherwise the next hit returns a lease again.
+   */
+  confirm(keyVersion: KeyVersion, lease: Lease): void
+  /**
+   * Reads the counters of a minute (rules/window.ts) in slices of at most a few thousand, and waits
+   * for each visit before it reads on. The nodes of a cluster are read side by side, and so are
+   * visited. A counter may be visited twice: the higher count is right. While a cluster moves slots,
+   * a counter may be missed. Rejects only if a visit does. Counters are there until 60 s after
+   * their minute.
+   */
+  scan(
+    minute: number,
+    visit: (slice: KeyCount[]) => void | Promise<void>,
+    options?: ScanOptions,
+  ): Promise<Scan>
+  /** The counts of one key in these minutes, 0 where there is none. Never rejects. */
+  countsOf(keyId: string, minutes: number[]): Promise<{ counts: number[]; mode: Counter['mode'] }>
+  /**
+   * The counting clock, Unix milliseconds; in a cluster the one furthest behind, so that a minute
+   * before it is over on every node. Never rejects.
+   */
+  now(): Promise<number>
+  /**
+   * How many requests this instance has counted in this minute or the one before it, shared or not,
+   * since it was last asked.
+   */
+  takeHits(minute: number): number
+  /**
+   * Only where counts end with the process: continues from the counts that an earlier one stored,
+   * before the first hit.
+   */
+  restore?(minute: number, counts: KeyCount[]): void
+  /**
    * shared: one count for all instances. local: the shared store, or part of it, is down, and this
    * instance counts in its place. memory: there is no shared store.
    */
-  readonly mode: 'shared' | 'local' | 'memory'
+  readonly mode: CountingMode
   /** Why the mode is local, one for each server that does not count. */
   readonly outages: readonly Outage[]
   close(): Promise<void>
@@ -133,8 +186,11 @@ export interface Rehash {
   to: string
 }
 
-/** A person with an operator token, or one at the command line. Named in the audit log. */
-export type Operator = `operator:${string}` | `cli:${string}`
+/**
+ * A person with an operator token, one at the command line, or GitHub with a report of leaked keys.
+ * Named in the audit log.
+ */
+export type Operator = `operator:${string}` | `cli:${string}` | 'partner:github'
 
 /** Who changes something, for the audit log. Secrets are already removed. */
 export interface Actor {
@@ -154,6 +210,11 @@ export type CallerUnusable = { ok: false; reason: 'caller_unusable'; denial: Ref
 /** The expiry asked for is not after the database's clock, `nowS` in Unix seconds. */
 export type ExpiresInPast = { ok: false; reason: 'expires_in_past'; nowS: number }
 
+/** The key already has a successor, or too many rotated keys of its owner still work. */
+export type NoMoreRotations =
+  | { ok: false; reason: 'already_rotated'; successorId: string }
+  | { ok: false; reason: 'limit_reached' }
+
 export interface Page {
   limit: number
   startingAfter?: string | undefined
@@ -164,11 +225,26 @@ export interface KeyPage extends Page {
   displayPrefix?: string | undefined
 }
 
+/** A count with what is stored about its key; null where Postgres does not know the key. */
+export interface RankedKey {
+  id: string
+  used: number
+  name: string | null
+  displayPrefix: string | null
+  userId: string | null
+  userName: string | null
+  rateLimitRpm: number | null
+}
+
+/** By requests, or by requests of what the limit allows. */
+export type RankBy = 'used' | 'share'
+
 export type KeyChange = { name?: string; rateLimitRpm?: number; expiresAt?: number | null }
 
 /**
- * When `change` or `revoke` resolves, every instance sees the change. `userId` null: an operator, for any user's key. Each user
- * has their own queue for a connection, and each operator; `lane` names the operator's where no actor does.
+ * When `change`, `rotate` or `revoke` resolves, every instance sees the change. `userId` null: an operator,
+ * for any user's key. Each user has their own queue for a connection, and each operator; `lane`
+ * names the operator's where no actor does.
  */
 export interface KeyStore {
   /** By hex HMAC; unknown ones are left out. One statement for all. */
@@ -202,12 +278,32 @@ export interface KeyStore {
     | ExpiresInPast
     | CallerUnusable
   >
-  /** Idempotent: `revokedAt` stays as it was. */
+  /**
+   * Replaces an active key by a successor with the same owner, name, limit and expiry, which it
+   * returns. The old key is revoked, or expires in `graceS` seconds if that is not 0, never later
+   * than before. A key is rotated at most once.
+   */
+  rotate(
+    id: string,
+    userId: string | null,
+    rotation: { successor: MintedKey; graceS: number },
+    actor: Actor,
+  ): Promise<
+    | { ok: true; key: StoredKey }
+    | { ok: false; reason: 'absent' }
+    | { ok: false; reason: 'not_active' }
+    | NoMoreRotations
+    | CallerUnusable
+  >
+  /** Idempotent: `revokedAt` stays as it was. `details`: for the audit entry. */
   revoke(
     id: string,
     userId: string | null,
     actor: Actor,
+    details?: Record<string, string>,
   ): Promise<{ ok: true; key: StoredKey } | { ok: false; reason: 'absent' } | CallerUnusable>
+  /** The highest of these counts, with their keys and owners. One statement. */
+  rank(counts: KeyCount[], options: { by: RankBy; limit: number; lane: Operator }): Promise<RankedKey[]>
   /** Stores last uses, Unix seconds. One that is earlier than the stored one changes nothing. */
   touch(uses: Map<string, number>): Promise<void>
   /**
@@ -236,10 +332,104 @@ export interface UserStore {
     change: { name?: string; externalId?: string | null },
     actor: Actor,
   ): Promise<{ ok: true; user: User } | { ok: false; reason: 'absent' } | ExternalIdTaken>
-  /** When it resolves, every instance refuses them. How many were not revoked before; null if there is no such user. */
+  /**
+   * When it resolves, every instance refuses them. How many were not revoked before; null if there
+   * is no such user.
+   */
   revokeKeys(id: string, actor: Actor): Promise<number | null>
-  /** Soft-deletes (idempotent). When it resolves, every instance refuses the user's keys; null if absent. */
+  /**
+   * Soft-deletes (idempotent). When it resolves, every instance refuses the user's keys; null if
+   * absent.
+   */
   remove(id: string, actor: Actor): Promise<User | null>
+}
+
+// ---- usage -------------------------------------------------------------------------------------
+
+/** How often keys were used. Minutes are numbered as in rules/window.ts. */
+export interface UsageStore {
+  /**
+   * The points of a key, oldest first, and the starts of the steps that are incomplete. `live`: the
+   * minutes that may not be stored yet, from the counter.
+   */
+  read(
+    keyId: string,
+    range: UsageRange,
+    now: { nowS: number; live: UsagePoint[] },
+    lane?: string,
+  ): Promise<{ data: UsagePoint[]; incomplete: number[] }>
+  /** claimed: nobody else stores this minute for a while. taken: somebody else does. */
+  claim(minute: number): Promise<'claimed' | 'taken' | 'done'>
+  /** Stores counts of a minute, each key once. Lower ones than those stored change nothing. */
+  store(minute: number, counts: KeyCount[]): Promise<void>
+  /**
+   * Ends the claim. `whole`: every counter was read. `done`: none of them will change. Resolves to
+   * whether every request is stored that was reported.
+   */
+  finish(minute: number, how: { whole: boolean; done: boolean }): Promise<boolean>
+  /** Adds requests that this instance has counted in a minute; what is stored is compared with it. */
+  report(minute: number, requests: number): Promise<void>
+  /**
+   * What is stored of a minute, for a counter to continue from. `isCut`: a process has counted in it
+   * and stored nothing.
+   */
+  resume(minute: number): Promise<{ counts: KeyCount[]; isCut: boolean }>
+  /** Rolls up one hour or day that is over. False if there is none left. */
+  rollUp(nowS: number): Promise<boolean>
+}
+
+// ---- instances ---------------------------------------------------------------------------------
+
+/** The responses since the start. What happened in between is the difference of two readings. */
+export interface Traffic {
+  /** By the first digit of the status: answers[4] are the 4xx. */
+  answers: number[]
+  /** 429s. */
+  rateLimited: number
+  /** 401s. */
+  refused: number
+  /**
+   * By duration: the first bucket has those of at most latencyBoundsS[0] (src/process/traffic.ts),
+   * the last those above all bounds.
+   */
+  latencies: number[]
+}
+
+/** What an instance says of itself. */
+export interface InstanceReport {
+  id: string
+  version: string
+  /** Seconds since its start. */
+  uptimeS: number
+  counting: Counter['mode']
+  /** Whether its last look-up of a key succeeded. */
+  postgres: PostgresState
+  traffic: Traffic
+}
+
+/** The last report of an instance. Unix seconds by the database's clock, with fractions. */
+export interface Instance extends Omit<InstanceReport, 'uptimeS'> {
+  startedAt: number
+  seenAt: number
+  /** Seconds since `seenAt`. */
+  silentS: number
+}
+
+/** Numbers by which instances agree that they have given up old copies (guard/old-copies.ts). */
+export interface Fences {
+  /** A fence higher than any before. */
+  raise(): Promise<number>
+  /** Whether every instance that may go on with old copies has reported this fence. */
+  passed(fence: number): Promise<boolean>
+}
+
+export interface InstanceStore {
+  fences: Fences
+  /** `fence`: the one that the instance keeps to. Resolves to the latest one. */
+  report(report: InstanceReport, fence: number): Promise<number>
+  /** The longest running first. A silent one is removed after an hour. */
+  list(lane?: Operator): Promise<Instance[]>
+  remove(id: string): Promise<void>
 }
 
 // ---- audit -------------------------------------------------------------------------------------
@@ -250,6 +440,7 @@ export type { AuditEntry, AuditEvent } from '../schemas/audit.ts'
 export interface RefusalRecord extends Omit<Actor, 'operator'> {
   reason: RefusalReason
   userId: string | null
+  details: { via?: string | null; key_prefix?: string } | null
 }
 
 export interface OperatorRefusalRecord extends Omit<Actor, 'operator' | 'keyId'> {
@@ -274,6 +465,9 @@ export interface AuditFilter {
   after?: AuditPosition | undefined
 }
 
+/** How many refusals there were for each of these, the most frequent first. */
+export type RefusalCounts = { value: string | null; refusals: number }[]
+
 export interface AuditLog {
   /** Resolves once all are committed. */
   recordRefusals(refusals: RefusalRecord[]): Promise<void>
@@ -282,6 +476,11 @@ export interface AuditLog {
   find(requestId: string): Promise<AuditEntry[]>
   /** Newest first. */
   list(filter: AuditFilter, lane?: Operator): Promise<AuditEntry[]>
+  /** Refusals from `since` on and before `until`, in Unix seconds, by one of the members. */
+  countRefusals(
+    by: 'reason' | 'key_id' | 'ip',
+    span: Pick<AuditFilter, 'since' | 'until' | 'limit'>,
+  ): Promise<RefusalCounts>
 }
 
 /** The only conversion of a stored key to what crosses the wire. */

@@ -63,7 +63,7 @@ export const figures = {
   changes: `{changes} changes, ${after}`,
   'changes-redis-frozen': lateChanges,
   'changes-redis-killed': lateChanges,
-  'changes-flushall': `of {changes} changes {late} were not seen at once, the last after {longestS} s`,
+  'changes-flushall': lateChanges,
   'changes-redis-restart': lateChanges,
   'cluster-exact': `{requests} requests, {keys} keys: {off} counted wrongly`,
   'cluster-changes': clusterChanges,
@@ -73,6 +73,7 @@ export const figures = {
   'cluster-node-killed': clusterLoss,
   'cluster-node-frozen': clusterLoss,
   'cluster-failover': clusterLoss,
+  'counters-scan': `{counters} counters in {seconds} s: {sharePercent} % of a core of Redis, {memoryMb} MB more`,
   model: `{requests} requests in {sequences} sequences`,
   'request-fuzz': `{requests} requests, {unavailable} × 503, longest {longestMs} ms`,
   'hostile-bytes': `{connections} connections, {run} hidden requests run, {faults} faults logged`,
@@ -87,6 +88,9 @@ export const figures = {
     {rounds} rounds, {detectableUs} µs could have been seen`,
   uniformity: `{refusals} 401s and {misses} 404s compared, {differing} differ`,
   canary: `{requests} requests, {places} places searched, {hits} hits`,
+  simulation: `{schedules} schedules with {faults} faults, {requests} requests and {changes} changes:
+    {broken} broke a promise`,
+  'simulation-bugs': `{found} of {bugs} found, the last one in schedule {last}`,
 } as const
 
 export type Row = keyof typeof figures

@@ -1,5 +1,6 @@
 /** Instances of the service on real servers, for tests: started in this process, closed at the end of the test. */
 import type { AddressInfo } from 'node:net'
+import type { FastifyInstance } from 'fastify'
 import { pino } from 'pino'
 import postgres from 'postgres'
 import type { Test } from 'tap'
@@ -8,6 +9,7 @@ import { createOps, type OpsOptions } from '../src/ops/listener.ts'
 import { openService, type Service } from '../src/process/service.ts'
 import { newId } from '../src/rules/id.ts'
 import { keyBody, type User } from '../src/stores.ts'
+import { type Described, describedBy } from './openapi/described.ts'
 import type { Services } from './services/index.ts'
 import { scaled } from './soak.ts'
 
@@ -91,7 +93,7 @@ export async function startInstance(
     return closed
   }
   t.teardown(close)
-  return { url, port, service, config, log, close, ask: (method, path, ask) => ask1(url, method, path, ask) }
+  return { url, port, service, config, log, close, ask: asker(url, service.app) }
 }
 
 export interface Ops {
@@ -104,14 +106,15 @@ export interface Ops {
 export async function startOps(
   t: Test,
   { service, config }: Instance,
-  { now }: Pick<OpsOptions, 'now'> = {},
+  { now, state = () => 'ready' }: Partial<Pick<OpsOptions, 'now' | 'state'>> = {},
 ): Promise<Ops> {
   const ops = createOps({
     service,
     docsBase: service.app.docsBase,
-    state: () => 'ready',
+    state,
     tokens: config.opsTokens,
     metricsToken: config.metricsToken,
+    githubKeysFile: config.githubScanningKeysFile,
     defaultRateLimitRpm: config.defaultRateLimitRpm,
     now,
   })
@@ -119,7 +122,18 @@ export async function startOps(
   t.teardown(() => ops.close())
   const { port } = ops.server.address() as AddressInfo
   const url = `http://127.0.0.1:${port}`
-  return { url, port, ask: (method, path, ask) => ask1(url, method, path, ask) }
+  return { url, port, ask: asker(url, ops) }
+}
+
+/** Every response must be one that the listener's API document describes. */
+function asker(url: string, app: FastifyInstance) {
+  let expectDescribed: Described | undefined
+  return async (method: string, path: string, ask?: Ask) => {
+    const answer = await ask1(url, method, path, ask)
+    expectDescribed ??= describedBy(app.openapi())
+    expectDescribed(method, path, answer)
+    return answer
+  }
 }
 
 async function ask1(

@@ -9,7 +9,7 @@ create table audit_log (
   reason        text,
   key_id        text,
   user_id       text,
-  -- Who made a change: key:apk_…, operator:<name> or cli:<os user>.
+  -- Who made a change: key:apk_…, operator:<name>, cli:<os user> or partner:github.
   actor         text,
   method        text,
   path          text,

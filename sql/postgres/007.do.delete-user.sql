@@ -3,15 +3,21 @@
 -- every instance.
 create function delete_user(owner_id text, entry audit_log) returns table (key_id text, key_version integer)
 language plpgsql as $$
+declare
+  is_new boolean;
 begin
   update users set deleted_at = now() where id = owner_id and deleted_at is null;
-  if found then
+  is_new := found;
+  perform 1 from api_keys where user_id = owner_id and revoked_at is null order by id for update;
+  if is_new then
     entry.occurred_at := now();
+    entry.details := json_build_object('usable_keys', (
+      select count(*) from api_keys
+      where user_id = owner_id and revoked_at is null and coalesce(expires_at, 'infinity') > now()
+    ));
     insert into audit_log select entry.*;
   end if;
   return query
-    with locked as (
-      select id from api_keys where user_id = owner_id and revoked_at is null order by id for update
-    )
-    update api_keys k set version = k.version + 1 from locked where k.id = locked.id returning k.id, k.version;
+    update api_keys k set version = k.version + 1 where k.user_id = owner_id and k.revoked_at is null
+    returning k.id, k.version;
 end $$;

@@ -1,41 +1,52 @@
 -- Counts hits and returns the version of each key: one call for all API keys of an event-loop turn.
 --
 -- KEYS[i]    rl:{<key id>}:v, the version of API key i; its counter has the minute in place of v
--- ARGV[i]    hits to add to API key i (0 only probes); without any, one hit for each
+-- ARGV[i]    hits to add to API key i; without any, one hit for each
 -- ARGV[n+1]  given in a cluster, where a call has one API key: read its counter before raising it
--- Returns    { seconds, microseconds, count 1, version 1, count 2, version 2, ... }
---            count: after adding; version: 0 if none is known, -1 if it cannot be read
+-- Returns    one string. First little-endian doubles: seconds, microseconds, count 1, version 1,
+--            count 2, version 2, ... Then the leases, with spaces between them.
+--            count: after adding; version: if it is confirmed, else 0, and the next lease is the
+--            key's
+--
+-- A confirmed version is at least that of every change answered so far. A lease is "<at
+-- least>?<token>": somebody must read the key from Postgres after seeing the lease, and may then
+-- confirm what was read (sql/redis/confirm-version.lua) if the lease is still here. A key without a
+-- version gets a lease, so a Redis that has lost its data confirms nothing.
 --
 -- The minute is this server's, so every instance counts in the same window whatever its own clock
 -- says.
+--
+-- Most of the time goes into commands and into converting values. So there is one command for each
+-- key, their arguments are strings already, and the reply is one string instead of a list.
 
-local now = redis.call('time')
+local call, pcall, sub = redis.call, redis.pcall, string.sub
+local now = call('time')
 local minute = string.format('%d', math.floor(tonumber(now[1]) / 60))
 
-local function counterOf(name) return string.sub(name, 1, -2) .. minute end
+local function counterOf(name) return sub(name, 1, -2) .. minute end
 
 -- The old count is not needed. But while a slot moves, the version or the counter may be on the
 -- other node, and a counter would start over here. Reading both makes the script fail then, before
 -- anything is counted (src/redis/scripts.ts).
 local read = ARGV[#KEYS + 1] and { KEYS[1], counterOf(KEYS[1]) } or KEYS
-local versions = redis.call('mget', unpack(read))
-local answer = { tonumber(now[1]), tonumber(now[2]) }
+local versions = call('mget', unpack(read))
 
--- raise-version.lua writes a positive integer. mget returns nothing for a value that is not a
--- string.
-local function version(i)
-  local text = versions[i]
-  if not text then return redis.call('exists', KEYS[i]) == 0 and 0 or -1 end
-  -- raise-version.lua sets an expiry. A version without one was written by something else, and
-  -- would stay forever. 600 s: versionTtlS in src/redis/counter.ts.
-  if redis.call('ttl', KEYS[i]) < 0 then redis.call('expire', KEYS[i], 600) end
-  return #text < 11 and string.find(text, '^%d+$') and tonumber(text) or -1
+-- A number if it confirms, a string if it is a lease; nil if absent or written by something else.
+local function parse(text)
+  if not text then return nil end
+  if #text < 11 and string.find(text, '^[1-9]%d*$') then return tonumber(text) end
+  if #text < 40 and string.find(text, '^%d+%?[%d.]+$') then return text end
 end
+-- Many keys have the same version.
+local parsed = {}
+
+local answer = { now[1], now[2] }
+local leases = {}
 
 for i, name in ipairs(KEYS) do
   local counter = counterOf(name)
   local hits = tonumber(ARGV[i] or 1)
-  local count = redis.pcall('incrby', counter, hits)
+  local count = pcall('incrby', counter, ARGV[i] or '1')
   if type(count) == 'table' then
     -- Replace only a value that is not a counter. The error of a server that cannot write goes to
     -- the caller.
@@ -47,14 +58,36 @@ for i, name in ipairs(KEYS) do
   end
   -- The counter was below zero, which this script never leaves, or was not a counter: start over.
   if count < hits then
-    redis.call('set', counter, hits)
+    call('set', counter, hits)
     count = hits
   end
-  -- Every time and not only at the first hit, so that a counter is never left without an expiry.
+
+  local text = versions[i]
+  local version = parsed[text] or parse(text)
+  if version then parsed[text] = version end
+
+  -- A script runs as a whole, so a counter that it creates has an expiry. Every eighth hit sets it
+  -- again, in case somebody has removed it.
   -- 120 s: the last full minute stays readable for dashboards.
-  redis.call('expire', counter, 120)
-  answer[#answer + 1] = count
-  answer[#answer + 1] = version(i)
+  -- 600 s: versionTtlS in src/redis/counter.ts. Renewed once a minute.
+  if count == hits then
+    call('expire', counter, '120')
+    if version then call('expire', name, '600') end
+  elseif count % 8 < hits then
+    call('expire', counter, '120')
+  end
+
+  if not version then
+    -- A token is used once: this server's microsecond.
+    version = '0?' .. now[1] .. '.' .. now[2]
+    call('set', name, version, 'ex', '600')
+  end
+  if type(version) == 'string' then
+    leases[#leases + 1] = version
+    version = 0
+  end
+  answer[2 * i + 1] = count
+  answer[2 * i + 2] = version
 end
 
-return answer
+return struct.pack('<' .. string.rep('d', #answer), unpack(answer)) .. table.concat(leases, ' ')

@@ -7,8 +7,6 @@
 local now = redis.call('time')
 redis.call('mget', KEYS[1])
 redis.call('get', KEYS[1])
-redis.call('exists', KEYS[1])
-redis.call('ttl', KEYS[1])
 redis.call('set', KEYS[1], 0)
 redis.call('incrby', KEYS[1], 1)
 -- An expiry of 0 removes the key immediately.

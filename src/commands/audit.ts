@@ -1,41 +1,32 @@
-/** latchkey audit find | list: the only way to see why a request was refused. */
+/** latchkey audit …: the only way to see why a request was refused. */
 import { type AuditReason, auditReasons } from '../../schemas/audit.ts'
-import type { AuditEntry } from '../stores.ts'
-import { type Command, table, wholeNumber, withStores } from './command.ts'
+import type { Config } from '../config.ts'
+import type { AuditEntry, AuditEvent, AuditFilter, RefusalCounts } from '../stores.ts'
+import { command, group, moment, operator, print, table, withStores } from './command.ts'
+import { followAudit } from './follow.ts'
+import { aboutUser, event, follow, key, limit, reason, rows, since, until } from './options.ts'
 
 const listLimitDefault = 100
-const listLimitMax = 10_000
+/** What is shown of the past before the first new entry. */
+const followLimitDefault = 10
+const statsLimitDefault = 10
+const statsSpanS = 3600
 
-export const auditFind: Command = {
-  takes: [],
-  id: 'req_',
-  async run(config, { id }) {
-    const [entry] = await withStores(config, ({ audit }) => audit.find(id))
-    if (entry === undefined) throw new Error(`no audit entry has the request id ${id}`)
-    const present = Object.entries(entry).filter(([, value]) => value !== null)
-    const rows = present.map(([name, value]) => [
-      name,
-      typeof value === 'string' ? value : JSON.stringify(value),
-    ])
-    return { json: entry, lines: table(null, rows) }
-  },
+interface Filter {
+  reason?: AuditReason
+  event?: AuditEvent
+  key?: string
+  user?: string
+  since?: number
+  until?: number
+  limit?: number
+  follow?: true
+  json?: true
 }
 
-export const auditList: Command = {
-  takes: ['reason', 'key', 'since', 'limit'],
-  async run(config, { reason, key, since, limit }) {
-    if (reason !== undefined && !(auditReasons as readonly string[]).includes(reason)) {
-      throw new Error(`--reason must be one of ${auditReasons.join(', ')}`)
-    }
-    const filter = {
-      reason: reason as AuditReason | undefined,
-      keyId: key,
-      since: since === undefined ? undefined : sinceS(since, Date.now() / 1000),
-      limit: limit === undefined ? listLimitDefault : wholeNumber('limit', limit, 1, listLimitMax),
-    }
-    const entries = await withStores(config, ({ audit }) => audit.list(filter))
-    return { json: entries, lines: table(head, entries.map(row)) }
-  },
+function toFilter({ key, user, follow, limit, reason, event, since, until }: Filter): AuditFilter {
+  const most = limit ?? (follow ? followLimitDefault : listLimitDefault)
+  return { reason, event, since, until, keyId: key, userId: user, limit: most }
 }
 
 const head = ['occurred', 'request', 'event', 'reason', 'key', 'method', 'path', 'ip']
@@ -51,15 +42,78 @@ const row = (entry: AuditEntry) =>
     entry.ip,
   ].map((value) => value ?? '-')
 
-const unitS = { s: 1, m: 60, h: 3600, d: 86_400 }
+/** As wide as nearly all of the values. */
+const followWidths = [24, 30, 13, 14, 30, 6]
 
-/** Unix seconds, an ISO 8601 date, or an age such as 15m, as Unix seconds. */
-export function sinceS(text: string, nowS: number): number {
-  const age = /^([0-9]+)([smhd])$/.exec(text)
-  if (age) return Math.max(0, nowS - Number(age[1]) * unitS[age[2] as keyof typeof unitS])
-  if (/^[0-9]{1,11}$/.test(text)) return Number(text)
-  const ms = /^\d{4}-\d{2}-\d{2}/.test(text) ? Date.parse(text) : Number.NaN
-  if (Number.isNaN(ms))
-    throw new Error('--since must be Unix seconds, an ISO 8601 date, or an age such as 90s, 15m, 6h, 7d')
-  return ms / 1000
+export const entriesTable = (entries: AuditEntry[]) => table(head, entries.map(row))
+
+const find = command('find <req_…>', {
+  summary: 'show why a request was refused, or what it changed',
+  example: 'audit find req_0mwpepm4t0000025uf9bfeblpp',
+  async run({ config, args: [id = ''] }) {
+    const [entry] = await withStores(config, ({ audit }) => audit.find(id))
+    if (entry === undefined) throw new Error(`no audit entry has the request id ${id}`)
+    const present = Object.entries(entry).filter(([, value]) => value !== null)
+    const rows = present.map(([name, value]) => [
+      name,
+      typeof value === 'string' ? value : JSON.stringify(value),
+    ])
+    return { json: entry, lines: table(null, rows) }
+  },
+})
+
+const list = command<Filter>('list', {
+  summary: 'list entries, newest first',
+  example: 'audit list --reason revoked --since 1h',
+  options: [reason, event, key, aboutUser, since, until, limit, follow],
+  async run({ config, options }) {
+    if (options.follow) return followList(config, options)
+    const entries = await withStores(config, ({ audit }) => audit.list(toFilter(options), operator()))
+    return { json: entries, lines: entriesTable(entries) }
+  },
+})
+
+/** With --json, each entry is one line. */
+async function followList(config: Config, options: Filter): Promise<undefined> {
+  const show = (entries: AuditEntry[]) => {
+    for (const entry of entries)
+      print({ json: entry, lines: table(null, [row(entry)], followWidths) }, options)
+  }
+  if (!options.json) print({ json: null, lines: table(null, [head], followWidths) }, options)
+  await withStores(config, ({ audit }) => followAudit(audit, toFilter(options), show))
 }
+
+const stats = command<Pick<Filter, 'since' | 'until' | 'limit'>>('stats', {
+  summary: 'count refusals by reason, by key and by address',
+  example: 'audit stats --since 1h',
+  options: [since, until, rows],
+  async run({ config, options: { until, limit = statsLimitDefault, ...options } }) {
+    const since = Math.floor(options.since ?? Date.now() / 1000 - statsSpanS)
+    const span = { since, until, limit }
+    const [reasons, keys, addresses] = await withStores(config, async ({ audit }) => [
+      await audit.countRefusals('reason', { ...span, limit: auditReasons.length }),
+      await audit.countRefusals('key_id', span),
+      await audit.countRefusals('ip', span),
+    ])
+    const total = reasons!.reduce((sum, { refusals }) => sum + refusals, 0)
+    const counted = (title: string, found: RefusalCounts, none: string) => [
+      '',
+      ...table(
+        [title, 'refusals'],
+        found.map(({ value, refusals }) => [value ?? none, String(refusals)]),
+      ),
+    ]
+    return {
+      json: { since, until: until ?? null, refusals: total, reasons, keys, addresses },
+      lines: [
+        `${total} refusals since ${moment(since)}`,
+        ...counted('reason', reasons!, '-'),
+        ...counted('key', keys!, '(no known key)'),
+        ...counted('address', addresses!, '(unknown)'),
+      ],
+    }
+  },
+})
+
+export const auditCommands = () =>
+  group('audit', 'refusals, and changes of keys and users', [find, list, stats])

@@ -1,34 +1,94 @@
 /** What a command is, and what commands share. */
 import { userInfo } from 'node:os'
-import { nameMaxLength, namePattern } from '../../schemas/key.ts'
-import type { Config } from '../config.ts'
+import { Command, type Option } from 'commander'
+import { type Config, readConfig } from '../config.ts'
 import { newId } from '../rules/id.ts'
-import { tokenFormat } from '../rules/token.ts'
-import type { Actor } from '../stores.ts'
+import type { Actor, Operator } from '../stores.ts'
 import type { OpenOptions } from '../wiring/options.ts'
-import { openStores, type Stores } from '../wiring/stores.ts'
-import { printable } from './printable.ts'
+import type { Stores } from '../wiring/stores.ts'
+import { printable, printableJson } from './printable.ts'
 
-export interface Args {
-  /** "" if the command takes none. */
-  id: string
-  name?: string
-  user?: string
-  'rate-limit-rpm'?: string
-  'expires-at'?: string
-  reason?: string
-  key?: string
-  since?: string
-  limit?: string
-  json?: boolean
+export interface Result {
+  json: unknown
+  lines: string[]
+  /** The command answers, and yet exits with 1 and this line. */
+  fault?: string | undefined
 }
 
-export interface Command {
-  /** The options it takes, besides --json. */
-  takes: readonly (keyof Args)[]
-  /** The prefix of the id it takes, if any. */
-  id?: 'usr_' | 'apk_' | 'req_'
-  run(config: Config, args: Args): Promise<{ json: unknown; lines: string[] } | undefined>
+export interface Call<O> {
+  /** Read from the environment on access, so that a command that needs none runs without one. */
+  readonly config: Readonly<Config>
+  options: O
+  args: string[]
+}
+
+interface Definition<O> {
+  summary: string
+  /** One that works, after `latchkey`. */
+  example: string
+  requires?: Option[]
+  options?: Option[]
+  run(call: Call<O>): Promise<Result | undefined>
+}
+
+/** `usage`: the name and the arguments, such as `get <apk_…>`. */
+export function command<O = unknown>(usage: string, definition: Definition<O>): Command {
+  const { summary, example, requires = [], options = [], run } = definition
+  const [name, ...args] = usage.split(' ')
+  const made = strict(new Command(name)).description(summary)
+  for (const arg of args) made.argument(arg)
+  // Not commander's own check, which would hide a misspelt option behind the one that is missing.
+  for (const { flags, description } of requires) made.option(flags, `${description} (required)`)
+  for (const option of options) made.addOption(option)
+  made.option('--json', 'print one JSON value')
+  made.addHelpText('after', `\nExample:\n  latchkey ${example}`)
+  return made.action(async () => {
+    const given = made.opts<O & { json?: true }>()
+    const missing = requires.find((option) => !(option.attributeName() in (given as object)))
+    if (missing) throw new Error(`${missing.long} is required; see latchkey ${pathOf(made)} --help`)
+    if (made.args.some((arg) => arg.trim() === '')) throw new Error(`${pathOf(made)} needs ${args.join(' ')}`)
+    const call = { options: given, args: made.args, config: undefined as never }
+    const result = await run(Object.defineProperty(call, 'config', { get: () => readConfig() }))
+    if (result) print(result, given)
+    if (result?.fault) throw new Error(result.fault)
+  })
+}
+
+export function group(name: string, summary: string, commands: Command[]): Command {
+  const made = strict(new Command(name)).description(summary).helpCommand(false)
+  for (const one of commands) made.addCommand(one)
+  return made
+}
+
+/** All that can be run, without the groups. */
+export const leavesOf = (made: Command): Command[] =>
+  made.commands.length === 0 ? [made] : made.commands.flatMap(leavesOf)
+
+/** Without `latchkey`. */
+export function pathOf(made: Command): string {
+  return made.parent === null ? '' : `${pathOf(made.parent)} ${made.name()}`.trim()
+}
+
+/** A wrong call is an error of one line for main.ts; help lists commands by their whole name. */
+const strict = (made: Command): Command =>
+  made
+    .helpOption('-h, --help', 'show this help')
+    .configureHelp({ visibleCommands: (cmd) => cmd.commands.flatMap(leavesOf), subcommandTerm: pathOf })
+    // `latchkey users` shows the help of the group, which commander takes for an error.
+    .configureOutput({ writeErr: (text) => process.stdout.write(text), outputError: () => {} })
+    .exitOverride((error) => {
+      if (error.exitCode === 0 || error.code === 'commander.help') throw error
+      const help = ['latchkey', pathOf(made), '--help'].filter(Boolean).join(' ')
+      const message = error.message
+        .replace(/^error: /, '')
+        .replace(/\n/g, ' ')
+        .replace(/\.$/, '')
+      throw new Error(`${message}; see ${help}`)
+    })
+
+export function print({ json, lines }: Result, options: { json?: boolean }): void {
+  const text = options.json ? printableJson(json) : lines.map(printable).join('\n')
+  process.stdout.write(`${text}\n`)
 }
 
 /** Opens the stores for the work. A service may be running on them. */
@@ -37,6 +97,8 @@ export async function withStores<T>(
   work: (stores: Stores) => Promise<T>,
   needs: Pick<OpenOptions, 'createsDatabase' | 'mintsKeys'> = {},
 ): Promise<T> {
+  // Loaded on demand: `--help` and wrong calls need none of it.
+  const { openStores } = await import('../wiring/stores.ts')
   const stores = await openStores(config, {
     ...needs,
     role: 'command',
@@ -49,11 +111,14 @@ export async function withStores<T>(
   }
 }
 
-/** The operator in the audit log. Each command counts as a request. */
-export const operator = (): Actor => ({
+/** The operator in the audit log. */
+export const operator = (): Operator => `cli:${osUser()}`
+
+/** Each command counts as a request. */
+export const actor = (): Actor => ({
   requestId: newId('req_'),
   keyId: null,
-  operator: `cli:${osUser()}`,
+  operator: operator(),
   method: null,
   path: null,
   ip: null,
@@ -69,29 +134,15 @@ function osUser(): string {
   }
 }
 
-export function requiredName(args: Args, { tokenPrefix }: Pick<Config, 'tokenPrefix'>): string {
-  const { name } = args
-  if (name === undefined) throw new Error('--name is required')
-  if ([...name].length > nameMaxLength || !new RegExp(namePattern, 'u').test(name)) {
-    throw new Error(
-      `--name must have 1 to ${nameMaxLength} characters, not only blanks, without control characters`,
-    )
-  }
-  if (tokenFormat(tokenPrefix).isIn(name))
-    throw new Error('--name contains an API key; names are stored and shown')
-  return name
-}
-
-export function wholeNumber(option: string, text: string, min: number, max: number): number {
-  const value = Number(text)
-  if (/^[0-9]+$/.test(text) && value >= min && value <= max) return value
-  throw new Error(`--${option} must be a whole number from ${min} to ${max}`)
-}
-
-/** Lines of aligned columns. `head` is null for lists of name and value. */
-export function table(head: string[] | null, rows: string[][]): string[] {
+/**
+ * Lines of aligned columns. `head` is null for lists of name and value. `least`: the least width of
+ * each column, for a table that is printed in parts.
+ */
+export function table(head: string[] | null, rows: string[][], least: number[] = []): string[] {
   const lines = (head ? [head, ...rows] : rows).map((row) => row.map(printable))
-  const widths = (lines[0] ?? []).map((_, i) => lines.reduce((max, row) => Math.max(max, row[i]!.length), 0))
+  const widths = (lines[0] ?? []).map((_, i) =>
+    lines.reduce((max, row) => Math.max(max, row[i]!.length), least[i] ?? 0),
+  )
   return lines.map((row) =>
     row
       .map((cell, i) => cell.padEnd(widths[i]!))

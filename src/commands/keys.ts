@@ -1,111 +1,177 @@
 /** latchkey keys …: for the operator, for any user and without a key. */
-import { expiresAtEndS, rateLimitMax } from '../../schemas/key.ts'
+import type { KeyState } from '../../schemas/key.ts'
 import { listLimitMax } from '../../schemas/list.ts'
 import { keyState } from '../rules/key-state.ts'
-import { type KeyStore, keyBody, type StoredKey } from '../stores.ts'
+import { adminKeyBody, type ExpiresInPast, type KeyPage, type KeyStore, type StoredKey } from '../stores.ts'
+import { actor, command, group, moment, operator, table, withStores } from './command.ts'
 import {
-  type Args,
-  type Command,
-  moment,
-  operator,
-  requiredName,
-  table,
-  wholeNumber,
-  withStores,
-} from './command.ts'
+  checkLabel,
+  expiresAt,
+  expiresIn,
+  name,
+  noExpiry,
+  prefix,
+  rateLimitRpm,
+  status,
+  user,
+} from './options.ts'
+import { scan } from './scan.ts'
 
-const nowS = () => Math.floor(Date.now() / 1000)
+const absent = (id: string) => new Error(`there is no key ${id}`)
+const notActive = (id: string) => new Error(`key ${id} is revoked or expired`)
+const expiresInPast = ({ nowS }: ExpiresInPast) =>
+  new Error(`--expires-at must be in the future; it is now ${Math.floor(nowS)}`)
 
-function requiredUser({ user }: Args): string {
-  if (user === undefined) throw new Error('--user is required')
-  return user
+const head = ['id', 'prefix', 'state', 'rpm', 'created', 'last used', 'expires', 'owner', 'name']
+const row = (key: StoredKey) => [
+  key.id,
+  key.displayPrefix,
+  keyState(key, Date.now() / 1000),
+  String(key.rateLimitRpm),
+  moment(key.createdAt),
+  moment(key.lastUsedAt),
+  moment(key.expiresAt),
+  key.userId,
+  key.name,
+]
+const show = (key: StoredKey) => ({ json: adminKeyBody(key), lines: table(head, [row(key)]) })
+
+const showOnce = (key: StoredKey, token: string) => ({
+  json: { ...adminKeyBody(key), plain_key: token },
+  lines: [`${key.id}  ${key.name}`, token, '(The key is shown only this once.)'],
+})
+
+interface Settings {
+  rateLimitRpm?: number
+  expiresAt?: number | false
 }
 
-export const keysCreate: Command = {
-  takes: ['user', 'name', 'rate-limit-rpm', 'expires-at'],
-  async run(config, args) {
-    const userId = requiredUser(args)
-    const name = requiredName(args, config)
-    const { 'rate-limit-rpm': rpm, 'expires-at': expiry } = args
-    const wanted = {
-      userId,
-      name,
-      rateLimitRpm:
-        rpm === undefined ? config.defaultRateLimitRpm : wholeNumber('rate-limit-rpm', rpm, 1, rateLimitMax),
-      expiresAt: expiry === undefined ? null : wholeNumber('expires-at', expiry, 1, expiresAtEndS - 1),
-    }
+const create = command<Settings & { user: string; name: string }>('create', {
+  summary: 'create a key and print it, once',
+  example: 'keys create --user usr_0mwpeo45t00000l0hjaqcx0kw6 --name ci --rate-limit-rpm 600',
+  requires: [user, name],
+  options: [rateLimitRpm, expiresAt],
+  async run({ config, options: { user: userId, name, ...settings } }) {
+    checkLabel('--name', name, config)
+    const { rateLimitRpm = config.defaultRateLimitRpm, expiresAt } = settings
+    const wanted = { userId, name, rateLimitRpm, expiresAt: expiresAt || null }
     const { token, created } = await withStores(
       config,
       async ({ keys, mintKey }) => {
         const { token, key } = mintKey(wanted)
-        return { token, created: await keys.create(key, operator()) }
+        return { token, created: await keys.create(key, actor()) }
       },
       { mintsKeys: true },
     )
     if (!created.ok) {
-      if (created.reason === 'expires_in_past')
-        throw new Error(`--expires-at must be in the future; it is now ${Math.floor(created.nowS)}`)
+      if (created.reason === 'expires_in_past') throw expiresInPast(created)
       throw new Error(
         created.reason === 'limit_reached'
           ? `user ${userId} already has ${config.maxKeysPerUser} usable keys (MAX_KEYS_PER_USER)`
           : `there is no user ${userId}, or it is deleted`,
       )
     }
-    return {
-      json: { ...keyBody(created.key), plain_key: token },
-      lines: [`${created.key.id}  ${created.key.name}`, token, '(The key is shown only this once.)'],
-    }
+    return showOnce(created.key, token)
   },
-}
+})
 
-export const keysList: Command = {
-  takes: ['user'],
-  async run(config, args) {
-    const userId = requiredUser(args)
+const list = command<{ user?: string; prefix?: string; status?: KeyState }>('list', {
+  summary: 'list the keys of a user, or those that begin alike',
+  example: 'keys list --prefix lk_fYOeo2E',
+  options: [user, prefix, status],
+  async run({ config, options: { user: userId = null, prefix, status } }) {
+    if (userId === null && prefix === undefined) throw new Error('keys list needs --user or --prefix')
+    if (prefix !== undefined && !/^[0-9A-Za-z_]{1,21}$/.test(prefix))
+      throw new Error('--prefix takes the first characters as shown; for a whole key: latchkey lookup -')
     const found = await withStores(config, async ({ keys, users }) => {
-      if ((await users.get(userId)) === null) throw new Error(`there is no user ${userId}`)
-      return allOf(keys, userId)
+      if (userId !== null && (await users.get(userId)) === null) throw new Error(`there is no user ${userId}`)
+      return allOf(keys, userId, { status, displayPrefix: prefix })
     })
-    const rows = found.map((key) => [
-      key.id,
-      key.displayPrefix,
-      keyState(key, nowS()),
-      String(key.rateLimitRpm),
-      moment(key.createdAt),
-      moment(key.lastUsedAt),
-      moment(key.expiresAt),
-      key.name,
-    ])
-    return {
-      json: found.map(keyBody),
-      lines: table(['id', 'prefix', 'state', 'rpm', 'created', 'last used', 'expires', 'name'], rows),
-    }
+    return { json: found.map(adminKeyBody), lines: table(head, found.map(row)) }
   },
-}
+})
 
-async function allOf(keys: KeyStore, userId: string): Promise<StoredKey[]> {
+async function allOf(
+  keys: KeyStore,
+  userId: string | null,
+  filter: Omit<KeyPage, 'limit'>,
+): Promise<StoredKey[]> {
   const all: StoredKey[] = []
   for (;;) {
-    const page = await keys.list(userId, { limit: listLimitMax, startingAfter: all.at(-1)?.id })
-    all.push(...(page ?? []))
-    if (page === null || page.length < listLimitMax) return all
+    const page = { ...filter, limit: listLimitMax, startingAfter: all.at(-1)?.id }
+    const found = await keys.list(userId, page, operator())
+    all.push(...(found ?? []))
+    if (found === null || found.length < listLimitMax) return all
   }
 }
 
-export const keysRevoke: Command = {
-  takes: [],
-  id: 'apk_',
-  async run(config, { id }) {
-    const revoked = await withStores(config, ({ keys }) => keys.revoke(id, null, operator()))
-    if (!revoked.ok) throw new Error(`there is no key ${id}`)
-    const { key } = revoked
-    return { json: keyBody(key), lines: [`${key.id}  ${key.name}  revoked ${moment(key.revokedAt)}`] }
+const get = command('get <apk_…>', {
+  summary: 'show a key',
+  example: 'keys get apk_0mwper0pk00000mdrnk1c8vb2d',
+  async run({ config, args: [id = ''] }) {
+    const key = await withStores(config, ({ keys }) => keys.get(id, null, operator()))
+    if (key === null) throw absent(id)
+    return show(key)
   },
-}
+})
 
-export const keysRehashStatus: Command = {
-  takes: [],
-  async run(config) {
+const update = command<Settings & { name?: string }>('update <apk_…>', {
+  summary: 'change a key; returns once every instance acts on it',
+  example: 'keys update apk_0mwper0pk00000mdrnk1c8vb2d --rate-limit-rpm 6000',
+  options: [name, rateLimitRpm, expiresAt, noExpiry],
+  async run({ config, options: { name, rateLimitRpm, expiresAt }, args: [id = ''] }) {
+    const change = {
+      ...(name !== undefined && { name }),
+      ...(rateLimitRpm !== undefined && { rateLimitRpm }),
+      ...(expiresAt !== undefined && { expiresAt: expiresAt === false ? null : expiresAt }),
+    }
+    if (Object.keys(change).length === 0)
+      throw new Error('keys update needs --name, --rate-limit-rpm, --expires-at or --no-expires-at')
+    if (name !== undefined) checkLabel('--name', name, config)
+    const changed = await withStores(config, ({ keys }) => keys.change(id, null, change, actor()))
+    if (changed.ok) return show(changed.key)
+    if (changed.reason === 'expires_in_past') throw expiresInPast(changed)
+    throw changed.reason === 'absent' ? absent(id) : notActive(id)
+  },
+})
+
+const rotate = command<{ expiresIn?: number }>('rotate <apk_…>', {
+  summary: 'replace a key by a new one, printed once; the old key is revoked, or expires soon',
+  example: 'keys rotate apk_0mwper0pk00000mdrnk1c8vb2d --expires-in 3600',
+  options: [expiresIn],
+  async run({ config, options: { expiresIn: graceS = 0 }, args: [id = ''] }) {
+    const { token, rotated } = await withStores(
+      config,
+      async ({ keys, mintKey }) => {
+        const { token, key: successor } = mintKey({})
+        return { token, rotated: await keys.rotate(id, null, { successor, graceS }, actor()) }
+      },
+      { mintsKeys: true },
+    )
+    if (rotated.ok) return showOnce(rotated.key, token)
+    if (rotated.reason === 'already_rotated')
+      throw new Error(`key ${id} has already been rotated: ${rotated.successorId} replaced it`)
+    if (rotated.reason === 'limit_reached')
+      throw new Error('too many rotated keys of this user still work: rotate without --expires-in')
+    throw rotated.reason === 'not_active' ? notActive(id) : absent(id)
+  },
+})
+
+const revoke = command('revoke <apk_…>', {
+  summary: 'revoke a key; returns once every instance refuses it',
+  example: 'keys revoke apk_0mwper0pk00000mdrnk1c8vb2d',
+  async run({ config, args: [id = ''] }) {
+    const revoked = await withStores(config, ({ keys }) => keys.revoke(id, null, actor()))
+    if (!revoked.ok) throw absent(id)
+    const { key } = revoked
+    return { json: adminKeyBody(key), lines: [`${key.id}  ${key.name}  revoked ${moment(key.revokedAt)}`] }
+  },
+})
+
+const rehashStatus = command('rehash-status', {
+  summary: 'how many keys are not yet hashed under HASH_SECRET',
+  example: 'keys rehash-status',
+  async run({ config }) {
     const { counts, hasher } = await withStores(config, async ({ keys, hasher }) => ({
       counts: await keys.countBySecret(),
       hasher,
@@ -129,4 +195,7 @@ export const keysRehashStatus: Command = {
       ],
     }
   },
-}
+})
+
+export const keysCommands = () =>
+  group('keys', 'API keys of any user', [create, list, get, update, rotate, revoke, scan, rehashStatus])

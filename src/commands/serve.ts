@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import closeWithGrace from 'close-with-grace'
 import type { FastifyInstance } from 'fastify'
 import type { Config } from '../config.ts'
+import { readGithubKeys } from '../ops/github-keys.ts'
 import { createOps } from '../ops/listener.ts'
 import { isLoopback } from '../ops/operator-auth.ts'
 import { createLog } from '../process/log.ts'
@@ -12,7 +13,7 @@ import { openService } from '../process/service.ts'
 import { newId } from '../rules/id.ts'
 import { version } from '../version.ts'
 import type { Stores } from '../wiring/stores.ts'
-import { type Command, operator } from './command.ts'
+import { actor } from './command.ts'
 import { printable } from './printable.ts'
 
 /** A stop that takes longer is aborted. */
@@ -20,95 +21,96 @@ const closeTimeoutMs = 25_000
 const parentWatchMs = 250
 const logFlushMs = 1000
 
-export const serve: Command = {
-  takes: [],
-  async run(config) {
-    const say = (line: string) => process.stdout.write(`${printable(line)}\n`)
-    const log = createLog(config.logLevel)
-    let draining = false
-    let drainMs = 0
-    const stopping = new AbortController()
-    const closers: (() => Promise<unknown>)[] = []
-    const close = async () => {
-      for (const one of closers.splice(0)) await one()
-    }
+export async function serve(config: Config): Promise<undefined> {
+  const say = (line: string) => process.stdout.write(`${printable(line)}\n`)
+  const log = createLog(config.logLevel)
+  let draining = false
+  let drainMs = 0
+  const stopping = new AbortController()
+  const closers: (() => Promise<unknown>)[] = []
+  const close = async () => {
+    for (const one of closers.splice(0)) await one()
+  }
 
-    closeWithGrace({ delay: closeTimeoutMs, logger: false }, async ({ err, signal }) => {
-      draining = true
-      // Ctrl-C comes from a person, not a load balancer: no drain.
-      if (signal === 'SIGTERM') drainMs = config.drainSeconds * 1000
-      stopping.abort()
-      if (err) log.fatal({ err }, 'unexpected error: stopping')
-      else log.info({ signal }, 'stopping')
-      await close()
-      log.info('stopped')
-      // Nobody may be reading the log any more.
-      await Promise.race([new Promise((resolve) => log.flush(resolve)), sleep(logFlushMs)])
+  closeWithGrace({ delay: closeTimeoutMs, logger: false }, async ({ err, signal }) => {
+    draining = true
+    // Ctrl-C comes from a person, not a load balancer: no drain.
+    if (signal === 'SIGTERM') drainMs = config.drainSeconds * 1000
+    stopping.abort()
+    if (err) log.fatal({ err }, 'unexpected error: stopping')
+    else log.info({ signal }, 'stopping')
+    await close()
+    log.info('stopped')
+    // Nobody may be reading the log any more.
+    await Promise.race([new Promise((resolve) => log.flush(resolve)), sleep(logFlushMs)])
+  })
+
+  if (config.startedByNpm) stopWithParent()
+
+  const opsAddress = await oneAddress(config.opsHost)
+  if (config.opsTokens.length === 0 && !isLoopback(opsAddress)) throw new Error(openToOthers)
+
+  if (config.githubScanningKeysFile !== null) await readGithubKeys(config.githubScanningKeysFile)
+
+  const opening = openService(config, log, {
+    role: 'serve',
+    signal: stopping.signal,
+    onProgress: config.databaseUrl === null ? say : (line) => log.info(line),
+  })
+  // A stop during the start waits for it to open: it may have started a Postgres.
+  closers.push(() =>
+    opening.then(
+      // No drain before it listens: no client knows of it yet.
+      (service) => service.close(service.app.server.listening ? drainMs : 0),
+      () => {},
+    ),
+  )
+  try {
+    const service = await opening
+    const { app, stores } = service
+    if (draining) return undefined
+    const ops = createOps({
+      service,
+      docsBase: app.docsBase,
+      state: () => (draining ? 'draining' : app.server.listening ? 'ready' : 'starting'),
+      tokens: config.opsTokens,
+      metricsToken: config.metricsToken,
+      githubKeysFile: config.githubScanningKeysFile,
+      defaultRateLimitRpm: config.defaultRateLimitRpm,
     })
+    closers.push(() => ops.close())
+    await allListening([
+      { name: 'OPS_PORT', server: ops, host: opsAddress, port: config.opsPort },
+      { name: 'PORT', server: app, host: config.host, port: config.port },
+    ])
 
-    if (config.startedByNpm) stopWithParent()
-
-    const opsAddress = await oneAddress(config.opsHost)
-    if (config.opsTokens.length === 0 && !isLoopback(opsAddress)) throw new Error(openToOthers)
-
-    const opening = openService(config, log, {
-      role: 'serve',
-      signal: stopping.signal,
-      onProgress: config.databaseUrl === null ? say : (line) => log.info(line),
-    })
-    // A stop during the start waits for it to open: it may have started a Postgres.
-    closers.push(() =>
-      opening.then(
-        // No drain before it listens: no client knows of it yet.
-        (service) => service.close(service.app.server.listening ? drainMs : 0),
-        () => {},
-      ),
+    const { port } = app.server.address() as AddressInfo
+    const opsPort = (ops.server.address() as AddressInfo).port
+    log.info(
+      {
+        version,
+        host: config.host,
+        port,
+        ops_host: config.opsHost,
+        ops_port: opsPort,
+        counter: stores.counter.mode,
+      },
+      'listening',
     )
-    try {
-      const service = await opening
-      const { app, stores } = service
-      if (draining) return undefined
-      const ops = createOps({
-        service,
-        docsBase: app.docsBase,
-        state: () => (draining ? 'draining' : app.server.listening ? 'ready' : 'starting'),
-        tokens: config.opsTokens,
-        metricsToken: config.metricsToken,
-        defaultRateLimitRpm: config.defaultRateLimitRpm,
+    if (stores.embedded) {
+      await greet(config, stores, port, say)
+      say(`Dashboard: http://localhost:${opsPort}/`)
+      stores.embedded.exited.then((reason) => {
+        if (!draining) log.error({ reason }, 'the embedded Postgres has stopped; restart Latchkey')
       })
-      closers.push(() => ops.close())
-      await allListening([
-        { name: 'OPS_PORT', server: ops, host: opsAddress, port: config.opsPort },
-        { name: 'PORT', server: app, host: config.host, port: config.port },
-      ])
-
-      const { port } = app.server.address() as AddressInfo
-      const opsPort = (ops.server.address() as AddressInfo).port
-      log.info(
-        {
-          version,
-          host: config.host,
-          port,
-          ops_host: config.opsHost,
-          ops_port: opsPort,
-          counter: stores.counter.mode,
-        },
-        'listening',
-      )
-      if (stores.embedded) {
-        await greet(config, stores, port, say)
-        stores.embedded.exited.then((reason) => {
-          if (!draining) log.error({ reason }, 'the embedded Postgres has stopped; restart Latchkey')
-        })
-      }
-    } catch (error) {
-      // Stopped during the start: the signal handler decides how the process ends.
-      if (draining) return undefined
-      await close()
-      throw error
     }
-    return undefined
-  },
+  } catch (error) {
+    // Stopped during the start: the signal handler decides how the process ends.
+    if (draining) return undefined
+    await close()
+    throw error
+  }
+  return undefined
 }
 
 const openToOthers =
@@ -165,7 +167,7 @@ async function greet(
 ) {
   if ((await users.list({ limit: 1 }))!.length > 0) return
   const id = newId('usr_')
-  await users.create({ id, name: 'first user' }, operator())
+  await users.create({ id, name: 'first user' }, actor())
   const wanted = {
     userId: id,
     name: 'first key',
@@ -173,7 +175,7 @@ async function greet(
     expiresAt: null,
   }
   const { token, key } = mintKey(wanted)
-  await keys.create(key, operator())
+  await keys.create(key, actor())
   for (const line of [
     '',
     `Your first API key, shown only this once (it belongs to ${id}):`,

@@ -1,37 +1,30 @@
-/** latchkey users create | list | delete */
+/** latchkey users …: for the operator. */
 import { listLimitMax } from '../../schemas/list.ts'
 import { newId } from '../rules/id.ts'
 import type { User, UserStore } from '../stores.ts'
-import { type Command, moment, operator, requiredName, table, withStores } from './command.ts'
+import { actor, command, group, moment, operator, table, withStores } from './command.ts'
+import { checkLabel, externalId, name, noExternalId } from './options.ts'
 
-const describe = (user: User) =>
-  `${user.id}  ${user.name}${user.deleted_at === null ? '' : `  deleted ${moment(user.deleted_at)}`}`
+const absent = (id: string) => new Error(`there is no user ${id}`)
+const externalIdTaken = () => new Error('another user has this external id')
 
-export const usersCreate: Command = {
-  takes: ['name'],
-  async run(config, args) {
-    const name = requiredName(args, config)
-    const created = await withStores(
-      config,
-      ({ users }) => users.create({ id: newId('usr_'), name }, operator()),
-      { createsDatabase: true },
-    )
-    if (!created.ok) throw new Error('another user has this external id')
-    const { user } = created
-    return { json: user, lines: [describe(user)] }
-  },
-}
+const head = ['id', 'created', 'deleted', 'external id', 'name']
+const row = (user: User) => [
+  user.id,
+  moment(user.created_at),
+  moment(user.deleted_at),
+  user.external_id ?? '-',
+  user.name,
+]
 
-export const usersList: Command = {
-  takes: [],
-  async run(config) {
-    const users = await withStores(config, ({ users }) => allOf(users))
-    const rows = users.map((user) => [user.id, moment(user.created_at), moment(user.deleted_at), user.name])
-    return { json: users, lines: table(['id', 'created', 'deleted', 'name'], rows) }
-  },
-}
+const describe = (user: User) => ({
+  json: user,
+  lines: [
+    `${user.id}  ${user.name}${user.deleted_at === null ? '' : `  deleted ${moment(user.deleted_at)}`}`,
+  ],
+})
 
-/** Oldest first. */
+/** All of them, oldest first. */
 async function allOf(users: UserStore): Promise<User[]> {
   const all: User[] = []
   for (;;) {
@@ -41,12 +34,83 @@ async function allOf(users: UserStore): Promise<User[]> {
   }
 }
 
-export const usersDelete: Command = {
-  takes: [],
-  id: 'usr_',
-  async run(config, { id }) {
-    const user = await withStores(config, ({ users }) => users.remove(id, operator()))
-    if (user === null) throw new Error(`there is no user ${id}`)
-    return { json: user, lines: [describe(user)] }
+const create = command<{ name: string; externalId?: string }>('create', {
+  summary: 'create a user',
+  example: 'users create --name Ada --external-id customer-17',
+  requires: [name],
+  options: [externalId],
+  async run({ config, options: { name, externalId = null } }) {
+    checkLabel('--name', name, config)
+    if (externalId !== null) checkLabel('--external-id', externalId, config)
+    const user = { id: newId('usr_'), name, externalId }
+    const created = await withStores(config, ({ users }) => users.create(user, actor()), {
+      createsDatabase: true,
+    })
+    if (!created.ok) throw externalIdTaken()
+    return describe(created.user)
   },
-}
+})
+
+const list = command<{ externalId?: string }>('list', {
+  summary: 'list all users, or the one with an external id',
+  example: 'users list --external-id customer-17',
+  options: [externalId],
+  async run({ config, options: { externalId } }) {
+    const found = await withStores(config, async ({ users }) =>
+      externalId === undefined ? allOf(users) : (await users.list({ limit: 1, externalId }))!,
+    )
+    return { json: found, lines: table(head, found.map(row)) }
+  },
+})
+
+const get = command('get <usr_…>', {
+  summary: 'show a user',
+  example: 'users get usr_0mwpeo45t00000l0hjaqcx0kw6',
+  async run({ config, args: [id = ''] }) {
+    const user = await withStores(config, ({ users }) => users.get(id, operator()))
+    if (user === null) throw absent(id)
+    return { json: user, lines: table(head, [row(user)]) }
+  },
+})
+
+const update = command<{ name?: string; externalId?: string | false }>('update <usr_…>', {
+  summary: 'change the name or the external id of a user',
+  example: 'users update usr_0mwpeo45t00000l0hjaqcx0kw6 --external-id customer-17',
+  options: [name, externalId, noExternalId],
+  async run({ config, options: { name, externalId }, args: [id = ''] }) {
+    if (name === undefined && externalId === undefined)
+      throw new Error('users update needs --name, --external-id or --no-external-id')
+    if (name !== undefined) checkLabel('--name', name, config)
+    if (externalId) checkLabel('--external-id', externalId, config)
+    const change = {
+      ...(name !== undefined && { name }),
+      ...(externalId !== undefined && { externalId: externalId === false ? null : externalId }),
+    }
+    const changed = await withStores(config, ({ users }) => users.change(id, change, actor()))
+    if (!changed.ok) throw changed.reason === 'absent' ? absent(id) : externalIdTaken()
+    return { json: changed.user, lines: table(head, [row(changed.user)]) }
+  },
+})
+
+const revokeKeys = command('revoke-keys <usr_…>', {
+  summary: 'revoke all keys of a user; returns once every instance refuses them',
+  example: 'users revoke-keys usr_0mwpeo45t00000l0hjaqcx0kw6',
+  async run({ config, args: [id = ''] }) {
+    const revoked = await withStores(config, ({ users }) => users.revokeKeys(id, actor()))
+    if (revoked === null) throw absent(id)
+    return { json: { revoked }, lines: [`${id}  ${revoked} ${revoked === 1 ? 'key' : 'keys'} revoked`] }
+  },
+})
+
+const remove = command('delete <usr_…>', {
+  summary: 'soft-delete a user; returns once every instance refuses the keys',
+  example: 'users delete usr_0mwpeo45t00000l0hjaqcx0kw6',
+  async run({ config, args: [id = ''] }) {
+    const user = await withStores(config, ({ users }) => users.remove(id, actor()))
+    if (user === null) throw absent(id)
+    return describe(user)
+  },
+})
+
+export const usersCommands = () =>
+  group('users', 'the owners of keys', [create, list, get, update, revokeKeys, remove])

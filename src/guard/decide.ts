@@ -2,14 +2,15 @@
  * Decides whether a request may use the cached copy of its key. A pure function of the counter's
  * reply.
  */
-import type { CountReply } from '../stores.ts'
+import type { CountReply, Lease } from '../stores.ts'
 import type { CachedKey } from './key-cache.ts'
+import type { OldCopies } from './old-copies.ts'
 
 /**
  * - admit: the copy is valid.
  * - refresh_ahead: admit now, and read the key again in the background.
  * - read_first: read the key again before deciding.
- * - read_or_go_on: read the key again, but fall back on the copy if Postgres does not answer soon.
+ * - read_or_go_on: read the key again, and use the copy only if that fails.
  */
 export type Decision = 'admit' | 'refresh_ahead' | 'read_first' | 'read_or_go_on'
 
@@ -24,22 +25,23 @@ export interface Trust {
   readonly degradedCacheTtlMs: number
   /** No copy read before this moment is trusted (performance.now). */
   invalidBeforeMs: number
-  /** Whether the last look-up failed. */
-  postgresDown: boolean
+  /** A look-up has just failed: until then, requests do not wait for another one. */
+  postgresDownUntilMs: number
+  /** How long a confirmed copy may be used while Postgres is down. */
+  readonly outageTtlMs: number
+  /** Which copies this instance may go on with while Postgres is down, and until when. */
+  readonly oldCopies: OldCopies['allowed']
 }
 
-/** How long a confirmed copy is used while Postgres is down. */
-export const postgresDownMs = 60_000
-
-/** `version`: the key's version in the counter; 0 if none is known, below 0 if it is unreadable. */
+/** `version`: the key's version in the counter, or a lease if that confirms none. */
 export function decide(
   key: Pick<CachedKey, 'version' | 'readAtMs' | 'expiresAtMonoMs'>,
-  version: number,
+  version: number | Lease,
   { monoMs, shared }: CountReply,
   trust: Trust,
 ): Decision {
   const isCurrent =
-    version >= 0 &&
+    typeof version === 'number' &&
     version <= key.version &&
     monoMs < key.expiresAtMonoMs &&
     key.readAtMs >= trust.invalidBeforeMs
@@ -48,6 +50,7 @@ export function decide(
   if (!shared) return ageMs < trust.degradedCacheTtlMs ? 'admit' : 'read_first'
   // A busy key is read again after half its time, so that no request waits for Postgres.
   if (ageMs < trust.cacheTtlMs) return ageMs > trust.cacheTtlMs / 2 ? 'refresh_ahead' : 'admit'
-  if (ageMs >= postgresDownMs) return 'read_first'
-  return trust.postgresDown ? 'refresh_ahead' : 'read_or_go_on'
+  const { fromMs, untilMs } = trust.oldCopies
+  if (ageMs >= trust.outageTtlMs || key.readAtMs < fromMs || monoMs >= untilMs) return 'read_first'
+  return monoMs < trust.postgresDownUntilMs ? 'refresh_ahead' : 'read_or_go_on'
 }

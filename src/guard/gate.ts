@@ -9,57 +9,76 @@
 import type { AuthenticateOptions, Denied } from '../../plugins/authenticate.ts'
 import type { Counted, RateLimitOptions } from '../../plugins/rate-limit.ts'
 import { resetAtSOf } from '../rules/window.ts'
-import { type Counter, Unavailable } from '../stores.ts'
+import { type Counter, type Lease, Unavailable } from '../stores.ts'
 import { decide, type Trust } from './decide.ts'
 import type { CachedKey } from './key-cache.ts'
 import { createKeyReader, type KeyReaderOptions } from './key-reader.ts'
 
 export interface GateOptions
   extends Omit<KeyReaderOptions, 'onPostgres' | 'onShed'>,
-    Pick<Trust, 'cacheTtlMs' | 'degradedCacheTtlMs'> {
-  counter: Counter
+    Pick<Trust, 'cacheTtlMs' | 'degradedCacheTtlMs' | 'outageTtlMs' | 'oldCopies'> {
+  counter: Pick<Counter, 'hit' | 'confirm'>
   /** Called for each use, at most once a second for each key, with the Unix second. */
   onUse: (keyId: string, atS: number) => void
   onShed?: (queue: 'lookups' | 'counter') => void
 }
 
 /**
- * How long a request waits for a newer copy where the old one may serve. It may need time for
- * Postgres afterwards.
+ * After a failed look-up, requests that may use an old copy do not wait for the next one. Longer
+ * than a look-up takes to fail, since each such request starts another one in the background.
  */
-const goOnAfterMs = 300
+const postgresDownForMs = 2000
 
 export interface Gate {
   verify: AuthenticateOptions<CachedKey>['verify']
   hit: RateLimitOptions<CachedKey>['hit']
   /** Whether the last look-up failed. */
   readonly postgresDown: boolean
+  /** Requests whose key was in the cache, and those whose key had to be looked up. */
+  readonly cacheHits: number
+  readonly cacheMisses: number
   /** Stops trusting every copy read before now: the counter may have lost changes made since. */
   invalidateBefore(): void
   drained(): Promise<void>
 }
 
+/** The version that a key read now must have at least. */
+const leastOf = (version: number | Lease) =>
+  typeof version === 'number' ? version : Number.parseInt(version, 10)
+
 type Done = (error: Error | null, counted?: Counted<CachedKey> | Denied) => void
 
-/** A counted request, and the key's version as the counter knows it. */
+/** A counted request, and what the counter knows of the key's version. */
 interface Hit {
   key: CachedKey
   count: number
-  version: number
+  version: number | Lease
   nowMs: number
 }
 
 export function createGate(options: GateOptions): Gate {
-  const { counter, cache, cacheTtlMs, degradedCacheTtlMs, onUse, onShed } = options
+  const { counter, cache, cacheTtlMs, degradedCacheTtlMs, outageTtlMs, oldCopies, onUse, onShed } = options
   // Plain fields: with one getter among them, a hit on a cached key takes 90 ns instead of 40.
-  const trust: Trust = { cacheTtlMs, degradedCacheTtlMs, invalidBeforeMs: 0, postgresDown: false }
+  const trust: Trust = {
+    cacheTtlMs,
+    degradedCacheTtlMs,
+    invalidBeforeMs: 0,
+    postgresDownUntilMs: 0,
+    outageTtlMs,
+    oldCopies,
+  }
+  let postgresDown = false
   const reader = createKeyReader({
     ...options,
     onPostgres(isDown) {
-      trust.postgresDown = isDown
+      postgresDown = isDown
+      trust.postgresDownUntilMs = isDown ? performance.now() + postgresDownForMs : 0
     },
     onShed: () => onShed?.('lookups'),
   })
+
+  let cacheHits = 0
+  let cacheMisses = 0
 
   function admit(key: CachedKey, count: number, nowMs: number): Counted<CachedKey> {
     const nowS = Math.floor(nowMs / 1000)
@@ -74,25 +93,10 @@ export function createGate(options: GateOptions): Gate {
     reader.read(key.cacheName, key).then((found) => {
       if (!found.ok) return done(null, found)
       // Read from a standby or a former primary: the change that it lacks may be the revocation.
-      if (found.key.version < version) return done(new Unavailable('Postgres is behind the counter'))
+      if (found.key.version < leastOf(version)) return done(new Unavailable('Postgres is behind the counter'))
+      if (typeof version === 'string') counter.confirm({ keyId: key.id, version: found.key.version }, version)
       done(null, admit(found.key, count, nowMs))
     }, onFailure)
-  }
-
-  function readOrGoOn(hit: Hit, done: Done) {
-    const timer = setTimeout(goOn, goOnAfterMs)
-    let answered = false
-    readFirst(hit, answer, goOn)
-
-    function answer(...given: Parameters<Done>) {
-      if (answered) return
-      answered = true
-      clearTimeout(timer)
-      done(...given)
-    }
-    function goOn() {
-      answer(null, admit(hit.key, hit.count, hit.nowMs))
-    }
   }
 
   function shed(done: Done) {
@@ -104,7 +108,11 @@ export function createGate(options: GateOptions): Gate {
     verify(token, done) {
       const cacheName = cache.nameOf(token)
       const cached = cache.get(cacheName)
-      if (cached !== undefined) return done(null, { ok: true, caller: cached })
+      if (cached !== undefined) {
+        cacheHits++
+        return done(null, { ok: true, caller: cached })
+      }
+      cacheMisses++
       reader
         .read(cacheName, options.hasher.hashesOf(token))
         .then((found) => done(null, found.ok ? { ok: true, caller: found.key } : found), done)
@@ -116,7 +124,8 @@ export function createGate(options: GateOptions): Gate {
         const decision = decide(key, version, reply, trust)
         const { nowMs } = reply
         if (decision === 'read_first') return readFirst({ key, count, version, nowMs }, done, done)
-        if (decision === 'read_or_go_on') return readOrGoOn({ key, count, version, nowMs }, done)
+        if (decision === 'read_or_go_on')
+          return readFirst({ key, count, version, nowMs }, done, () => done(null, admit(key, count, nowMs)))
         if (decision === 'refresh_ahead') reader.refresh(key)
         done(null, admit(key, count, nowMs))
       })
@@ -124,7 +133,13 @@ export function createGate(options: GateOptions): Gate {
     },
 
     get postgresDown() {
-      return trust.postgresDown
+      return postgresDown
+    },
+    get cacheHits() {
+      return cacheHits
+    },
+    get cacheMisses() {
+      return cacheMisses
     },
     invalidateBefore() {
       trust.invalidBeforeMs = performance.now()

@@ -1,10 +1,12 @@
 /**
  * Makes sure that every instance sees a committed change before the response is sent. With Redis
- * up, that is one call. Without it, the response waits until no instance can trust an older copy.
- * Retries continue meanwhile, and a success ends the wait.
+ * up, that is one call. Without it, the response waits until no instance can trust an older copy:
+ * KEY_CACHE_SECONDS have passed, and every instance has reported a fence (old-copies.ts). Retries
+ * continue meanwhile, and a success ends the wait.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Counter, Publish } from '../stores.ts'
+import { ApiError } from '../../plugins/api-error.ts'
+import type { Counter, Fences, Publish } from '../stores.ts'
 
 const retryEveryMs = 200
 /**
@@ -12,25 +14,69 @@ const retryEveryMs = 200
  * answered.
  */
 const marginMs = 250
-/**
- * Retries continue for this long, even after the response: an instance that reaches Redis but not
- * Postgres trusts a copy for that time.
- */
+/** Retries continue for this long, even after the response. */
 const retryForMs = 60_000
 
-/** `maxStaleMs`: how long an instance may trust a copy that it read just before the change. */
-export function createPublish({ counter, maxStaleMs }: { counter: Counter; maxStaleMs: number }): Publish {
-  return async (versions) => {
-    const untilMs = performance.now() + retryForMs
-    const done = new AbortController()
-    const wait = sleep(maxStaleMs + marginMs, undefined, { signal: done.signal }).catch(() => {})
-    const confirmed = async () => {
-      while (!(await counter.raise(versions))) {
-        if (counter.mode === 'memory' || performance.now() > untilMs) return wait
-        await sleep(retryEveryMs, undefined, { ref: false })
+export interface PublishOptions {
+  counter: Pick<Counter, 'mode' | 'raise'>
+  /** How long an instance may trust a copy that it read just before the change. */
+  maxStaleMs: number
+  /** Null if no other instance can have copies. */
+  fences: Fences | null
+  /** How much longer than `maxStaleMs` to wait for the fence. */
+  fenceTimeoutMs: number
+  /** Every instance sees a change, so many seconds after it was committed. */
+  onPublished?: ((seconds: number) => void) | undefined
+}
+
+export function createPublish(options: PublishOptions): Publish {
+  const { counter, maxStaleMs, fences, fenceTimeoutMs, onPublished } = options
+
+  /** Whether every instance that may use old copies has reported a fence raised now. */
+  async function everyoneReported({ raise, passed }: Fences, isOver: () => boolean): Promise<boolean> {
+    let fence: number | undefined
+    while (!isOver()) {
+      try {
+        fence ??= await raise()
+        if (await passed(fence)) return true
+      } catch {
+        // Postgres is down or slow. While it is, nobody can be asked.
       }
+      await sleep(retryEveryMs)
     }
-    await Promise.race([confirmed(), wait])
+    return false
+  }
+
+  return async (versions) => {
+    const committedAtMs = performance.now()
+    const passedMs = () => performance.now() - committedAtMs
+    const report = () => onPublished?.(passedMs() / 1000)
+    if (await counter.raise(versions)) return report()
+
+    const done = new AbortController()
+    const timeoutMs = maxStaleMs + marginMs + fenceTimeoutMs
+    const isOver = () => done.signal.aborted || passedMs() >= timeoutMs
+    const aged = sleep(maxStaleMs + marginMs - passedMs(), undefined, { signal: done.signal }).catch(() => {})
+    const reported = fences === null || everyoneReported(fences, isOver)
+    const waited = Promise.all([reported, aged]).then(([isReported]) => isReported)
+    const confirmed = async () => {
+      while (counter.mode !== 'memory' && passedMs() < retryForMs) {
+        await sleep(retryEveryMs, undefined, { ref: false })
+        if (await counter.raise(versions)) return true
+      }
+      return waited
+    }
+    const isConfirmed = await Promise.race([confirmed(), waited])
     done.abort()
+    if (!isConfirmed) throw unconfirmed()
+    report()
   }
 }
+
+const unconfirmed = () =>
+  new ApiError('service_unavailable', {
+    message: 'The change is stored, but not yet confirmed everywhere.',
+    suggestion:
+      'Repeat the request until it succeeds. Until then, a cached copy of the old state may still be used.',
+    headers: { 'retry-after': '1' },
+  })

@@ -12,19 +12,27 @@ import jsonBody from '../../plugins/json-body.ts'
 import rateLimit, { type RateLimitOptions } from '../../plugins/rate-limit.ts'
 import unknownRoute from '../../plugins/unknown-route.ts'
 import type { Config } from '../config.ts'
+import openapi from '../openapi/document.ts'
 import { newId } from '../rules/id.ts'
+import { publicOpenApi } from './openapi.ts'
 import { docsRoutes } from './routes/docs.ts'
 import { type KeyRoutesOptions, keyRoutes } from './routes/keys.ts'
+import { type UsageRouteOptions, usageRoute } from './routes/usage.ts'
 import { verifyRoute } from './routes/verify.ts'
 import { serverOptions } from './server-options.ts'
 
-export interface AppOptions<C extends Caller> extends Omit<KeyRoutesOptions, 'defaultRateLimitRpm'> {
+export interface AppOptions<C extends Caller>
+  extends Omit<KeyRoutesOptions, 'defaultRateLimitRpm'>,
+    Pick<UsageRouteOptions, 'usageHistory'> {
   config: Pick<Config, 'baseUrl' | 'port' | 'trustProxy' | 'defaultRateLimitRpm'>
   verify: AuthenticateOptions<C>['verify']
   record: AuthenticateOptions['record']
   hit: RateLimitOptions<C>['hit']
-  /** One more response with this status. */
-  onAnswer: (status: number) => void
+  /**
+   * One more response with this status. `route`: the pattern that it matched, if any. `seconds`:
+   * from the headers of the request to those of the response; unknown for what the parser refused.
+   */
+  onAnswer: (status: number, route?: string, seconds?: number) => void
   onError: (error: ApiError, request: FastifyRequest | null, requestId: string) => void
   /** Called for each request, for debugging. */
   onRequest?: (request: FastifyRequest, status: number, ms: number) => void
@@ -34,6 +42,10 @@ declare module 'fastify' {
   interface FastifyInstance {
     /** The URL of the error pages, ending in a slash. */
     docsBase: () => string
+  }
+  interface FastifyRequest {
+    /** When its headers had been read, performance.now(). */
+    startMs: number
   }
 }
 
@@ -61,10 +73,16 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
   app.server.once('listening', () => {
     boundPort = (app.server.address() as AddressInfo).port
   })
-  const docsBase = () => `${baseUrl ?? `http://localhost:${boundPort}`}/docs/errors/`
+  const serverUrl = () => baseUrl ?? `http://localhost:${boundPort}`
+  const docsBase = () => `${serverUrl()}/docs/errors/`
   app.decorate('docsBase', docsBase)
-  app.addHook('onSend', (_request, reply, _payload, done) => {
-    onAnswer(reply.statusCode)
+  app.decorateRequest('startMs', 0)
+  app.addHook('onRequest', (request, _reply, done) => {
+    request.startMs = performance.now()
+    done()
+  })
+  app.addHook('onSend', (request, reply, _payload, done) => {
+    onAnswer(reply.statusCode, request.routeOptions.url, (performance.now() - request.startMs) / 1000)
     done()
   })
   app.register(errors, {
@@ -82,6 +100,7 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
       onRequest(request, reply.statusCode, reply.elapsedTime),
     )
   }
+  app.register(openapi, publicOpenApi({ serverUrl, docsBase }))
   app.register(docsRoutes, { basePath: baseUrl === null ? '' : pathOf(baseUrl) })
   app.register(async (guarded) => {
     guarded.register(authenticate, { tokenPrefix: tokenFormat.prefix, verify, record })
@@ -90,6 +109,7 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
     guarded.register(unknownRoute)
     guarded.register(verifyRoute)
     guarded.register(keyRoutes, { ...options, defaultRateLimitRpm })
+    guarded.register(usageRoute, options)
   })
   return app
 }

@@ -7,7 +7,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { ApiError } from '../../plugins/api-error.ts'
 import { RefusalBudgetSpent } from '../guard/refusal-budget.ts'
-import type { Log } from '../process/log.ts'
+import type { Lines } from '../process/log.ts'
 
 const lineEveryMs = 1000
 
@@ -15,7 +15,7 @@ export type ErrorLog = (error: ApiError, request: FastifyRequest | null, request
 
 /** `fieldsOf`: the fields of a request that may be logged. */
 export function createErrorLog(
-  log: Log,
+  log: Lines,
   fieldsOf: (request: FastifyRequest) => Record<string, unknown>,
   now: () => number = () => performance.now(),
 ): ErrorLog {
@@ -36,7 +36,7 @@ export function createErrorLog(
   return (error, request, requestId) => {
     const { statusCode } = error
     const level = levelOf(statusCode)
-    if (!log.isLevelEnabled(level)) return
+    if (log.isLevelEnabled?.(level) === false) return
     const limit = limitOf(error, request)
     const suppressed = limit === null ? undefined : admit(limit)
     if (suppressed === null) return

@@ -7,7 +7,9 @@ const bodyMaxBytes = 16_384
 /** From the first byte to the end of the headers, and to the end of the request, milliseconds. */
 const headersTimeoutMs = 10_000
 const requestTimeoutMs = 20_000
-/** How often to look for timed-out connections. Checking often means closing only a few at a time. */
+/**
+ * How often to look for timed-out connections. Checking often means closing only a few at a time.
+ */
 const timeoutCheckMs = 250
 
 export const serverOptions = (newRequestId: () => string) =>
@@ -28,9 +30,9 @@ export const serverOptions = (newRequestId: () => string) =>
   }) satisfies FastifyHttpOptions<Server>
 
 /**
- * Turns a request target that the router would reject before any hook runs into one that it looks up, so that the request is
- * authenticated and counted like any other. Absolute form (RFC 9112, 3.2.2) loses its origin; a malformed percent-escape
- * becomes literal text.
+ * Turns a request target that the router would reject before any hook runs into one that it looks
+ * up, so that the request is authenticated and counted like any other. Absolute form (RFC 9112,
+ * 3.2.2) loses its origin; a malformed percent-escape becomes literal text.
  */
 function normalizeTarget(target: string): string {
   let path = target

@@ -4,7 +4,7 @@
  */
 import { minuteOf } from '../rules/window.ts'
 import type { Counter } from '../stores.ts'
-import { createMinuteCounts, type MinuteCounts } from './minute-counts.ts'
+import { createMinuteCounts, type MinuteCounts, visitCounts } from './minute-counts.ts'
 
 /** Longer than any cached key is trusted. */
 const versionTtlMs = 10 * 60_000
@@ -47,6 +47,20 @@ export function createMemoryCounter(options: MemoryCounterOptions = {}): Counter
         versions.set(keyId, { version: Math.max(known, version), untilMs })
       }
       return alone
+    },
+    confirm() {},
+    async scan(minute, visit, { signal } = {}) {
+      const scanned = await visitCounts(counts.of(minute), visit, { signal })
+      return { complete: !signal?.aborted, scanned, mode: 'memory', fault: null }
+    },
+    async countsOf(keyId, minutes) {
+      return { counts: minutes.map((minute) => counts.of(minute).get(keyId) ?? 0), mode: 'memory' }
+    },
+    now: async () => now(),
+    takeHits: counts.takeHits,
+    restore(minute, stored) {
+      for (const { keyId, count } of stored) counts.add(keyId, minute, count)
+      counts.takeHits(minute)
     },
     close: async () => {},
   }

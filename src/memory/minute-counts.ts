@@ -3,6 +3,8 @@
  * alone. Where Redis counts, they are the last counts seen from it, to continue from while it is
  * down.
  */
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { KeyCount } from '../stores.ts'
 
 export interface MinuteCounts {
   /**
@@ -12,15 +14,21 @@ export interface MinuteCounts {
    * then nothing was counted.
    */
   add(keyId: string, minute: number, hits: number, shared?: number): number
+  /** The counts of this minute or the one before it, by key. */
+  of(minute: number): ReadonlyMap<string, number>
+  /** How many hits were added in this minute or the one before it, since it was last asked. */
+  takeHits(minute: number): number
 }
+
+const none: ReadonlyMap<string, number> = new Map()
 
 /** `keysMax`: distinct keys of one minute; about 100 bytes each. */
 export function createMinuteCounts(keysMax = 1_000_000): MinuteCounts {
   // Two, by the minute's parity: around the turn of a minute, the servers of a cluster may report
   // either minute.
   const minutes = [
-    { minute: -1, counts: new Map<string, number>() },
-    { minute: -1, counts: new Map<string, number>() },
+    { minute: -1, hits: 0, counts: new Map<string, number>() },
+    { minute: -1, hits: 0, counts: new Map<string, number>() },
   ]
 
   return {
@@ -28,13 +36,61 @@ export function createMinuteCounts(keysMax = 1_000_000): MinuteCounts {
       const slot = minutes[minute % 2]!
       if (slot.minute !== minute) {
         slot.minute = minute
+        slot.hits = 0
         slot.counts = new Map()
       }
       const known = slot.counts.get(keyId)
-      if (known === undefined && slot.counts.size >= keysMax) return shared
+      const isFull = known === undefined && slot.counts.size >= keysMax
+      if (isFull && shared === 0) return 0
+      slot.hits += hits
+      if (isFull) return shared
       const count = Math.max((known ?? 0) + hits, shared)
       slot.counts.set(keyId, count)
       return count
     },
+    of(minute) {
+      const slot = minutes[minute % 2]!
+      return slot.minute === minute ? slot.counts : none
+    },
+    takeHits(minute) {
+      const slot = minutes[minute % 2]!
+      if (slot.minute !== minute) return 0
+      const { hits } = slot
+      slot.hits = 0
+      return hits
+    },
   }
+}
+
+/** About a millisecond. Requests are answered between slices. */
+const sliceMax = 2000
+
+/**
+ * Visits the counts that `isWanted`, slice by slice. Resolves to how many there were; stops at the
+ * signal.
+ */
+export async function visitCounts(
+  counts: ReadonlyMap<string, number>,
+  visit: (slice: KeyCount[]) => void | Promise<void>,
+  {
+    isWanted = () => true,
+    signal,
+  }: { isWanted?: (keyId: string) => boolean; signal?: AbortSignal | undefined },
+): Promise<number> {
+  let visited = 0
+  let seen = 0
+  let slice: KeyCount[] = []
+  const flush = async () => {
+    visited += slice.length
+    await visit(slice)
+    slice = []
+    await nextTurn()
+  }
+  for (const [keyId, count] of counts) {
+    if (signal?.aborted) return visited
+    if (isWanted(keyId)) slice.push({ keyId, count })
+    if (++seen % sliceMax === 0) await flush()
+  }
+  if (slice.length > 0) await flush()
+  return visited
 }

@@ -1,7 +1,8 @@
 /**
- * The ops listener: probes, metrics and the admin API, on their own port, which need not be
- * reachable from outside.
+ * The ops listener: probes, metrics, the admin API and the dashboard, on their own port, which need
+ * not be reachable from outside.
  */
+import type { AddressInfo } from 'node:net'
 import Fastify, { type FastifyInstance } from 'fastify'
 import errors from '../../plugins/errors.ts'
 import httpFraming from '../../plugins/http-framing.ts'
@@ -9,58 +10,86 @@ import jsonBody from '../../plugins/json-body.ts'
 import unknownRoute from '../../plugins/unknown-route.ts'
 import { actorOf } from '../http/routes/actor.ts'
 import { serverOptions } from '../http/server-options.ts'
+import openapi from '../openapi/document.ts'
 import type { Service } from '../process/service.ts'
 import { newId } from '../rules/id.ts'
 import { auditRoutes } from './admin/audit.ts'
+import { countersRoute } from './admin/counters.ts'
+import { documentRoutes } from './admin/document.ts'
+import { githubScanRoute } from './admin/github-scan.ts'
+import { instancesRoute } from './admin/instances.ts'
 import { adminKeyRoutes } from './admin/keys.ts'
 import { lookupRoute } from './admin/lookup.ts'
+import { scanRoute } from './admin/scan.ts'
+import { adminUsageRoute } from './admin/usage.ts'
 import { userRoutes } from './admin/users.ts'
-import operatorAuth, { type OperatorAuthOptions } from './operator-auth.ts'
+import { createBoard } from './board.ts'
+import { dashboardRoutes } from './dashboard.ts'
+import { eventsRoute } from './events.ts'
+import { createFleet } from './fleet.ts'
+import githubSignature from './github-signature.ts'
+import { adminOpenApi } from './openapi.ts'
+import operatorAuth, { type OperatorAuthOptions, type RecordOperatorRefusal } from './operator-auth.ts'
+import { type ProbesOptions, probes } from './probes.ts'
+import { createSessions } from './sessions.ts'
 
-export interface OpsOptions extends Omit<OperatorAuthOptions, 'record'> {
-  service: Pick<Service, 'metrics' | 'health' | 'stores' | 'lastUsed' | 'onError'>
+export interface OpsOptions
+  extends Omit<OperatorAuthOptions, 'record' | 'sessions'>,
+    Pick<ProbesOptions, 'state'> {
+  service: Pick<Service, 'metrics' | 'health' | 'stores' | 'lastUsed' | 'onError' | 'instance'>
+  /** null: GitHub's reports of leaked keys have no route. */
+  githubKeysFile: string | null
   defaultRateLimitRpm: number
   docsBase: () => string
-  /** The state of the public listener: not yet open, open, or about to close. */
-  state: () => 'starting' | 'ready' | 'draining'
 }
 
 export function createOps(options: OpsOptions): FastifyInstance {
-  const { service, docsBase, state } = options
+  const { service, docsBase, state, githubKeysFile, now } = options
   const { stores, onError } = service
   const { redact } = stores.tokenFormat
   const newRequestId = () => newId('req_')
+  const sessions = createSessions(options.tokens, now)
   const ops: FastifyInstance = Fastify({ ...serverOptions(newRequestId), forceCloseConnections: true })
   ops.register(errors, { docsBase, redact, onError })
   ops.register(httpFraming, { newRequestId })
   ops.addHook('onRequest', async (_request, reply) => {
     reply.header('cache-control', 'no-store')
   })
-  ops.register(operatorAuth, {
-    ...options,
-    record: (reason, request) =>
-      stores.audit.recordOperatorRefusal({ ...actorOf(request, stores.tokenFormat), reason }),
-  })
+  const record: RecordOperatorRefusal = async (reason, request) => {
+    await stores.audit.recordOperatorRefusal({ ...actorOf(request, stores.tokenFormat), reason })
+    service.metrics.operatorRefused(reason)
+  }
+  ops.register(operatorAuth, { ...options, sessions, record })
   ops.register(jsonBody, { redact })
   ops.register(unknownRoute)
-  ops.register(async (app) => {
-    const open = { config: { credential: 'none' } } as const
-    app.get('/healthz', open, () => ({ status: 'ok' }))
-    // A Redis or Postgres that is down does not fail this probe, or a load balancer would drop
-    // every instance at once.
-    app.get('/readyz', open, (_request, reply) => {
-      const status = state()
-      return reply.code(status === 'ready' ? 200 : 503).send({ status, ...service.health() })
-    })
-    app.get('/metrics', { config: { credential: 'metrics' } }, async (_request, reply) => {
-      reply.type(service.metrics.registry.contentType)
-      return service.metrics.registry.metrics()
-    })
-  })
+  ops.register(openapi, adminOpenApi({ serverUrl: () => urlOf(ops), docsBase }))
+  ops.register(probes, { service, state })
   const admin = { ...stores, lastUsed: service.lastUsed, defaultRateLimitRpm: options.defaultRateLimitRpm }
   ops.register(userRoutes, admin)
   ops.register(adminKeyRoutes, admin)
+  ops.register(scanRoute, admin)
+  if (githubKeysFile !== null) {
+    ops.register(async (scope) => {
+      scope.register(githubSignature, { keysFile: githubKeysFile, record, now })
+      scope.register(githubScanRoute, admin)
+    })
+  }
+  ops.register(adminUsageRoute, admin)
   ops.register(auditRoutes, admin)
   ops.register(lookupRoute, admin)
+  const board = createBoard(stores)
+  ops.addHook('onClose', async () => board.close())
+  ops.register(countersRoute, { board })
+  const fleet = createFleet({ instances: stores.instances, own: service.instance })
+  ops.register(instancesRoute, { fleet })
+  const hasTokens = options.tokens.length > 0
+  ops.register(dashboardRoutes, { sessions, hasTokens })
+  ops.register(eventsRoute, { service, board, fleet, hasTokens, isClosing: () => state() === 'draining' })
+  ops.register(documentRoutes, { docsBase })
   return ops
+}
+
+function urlOf(ops: FastifyInstance): string {
+  const { port } = (ops.server.address() ?? { port: 0 }) as AddressInfo
+  return `http://localhost:${port}`
 }

@@ -50,6 +50,7 @@ export function createAuditLog(pools: { audit: Pool; operator: Pool }): AuditLog
             ...rowOf('auth.refused', refusal),
             key_id: refusal.keyId,
             user_id: refusal.userId,
+            details: refusal.details,
           })),
         ),
       ),
@@ -67,7 +68,7 @@ export function createAuditLog(pools: { audit: Pool; operator: Pool }): AuditLog
     list: (filter, lane) =>
       read(
         (sql) => sql`
-          select ${entry(sql)} from unnest(string_to_array(${eventsOf(filter).join(',')}, ',')) as asked (for_event)
+          select ${entry(sql)} from (${asked(sql, filter)}) as asked
           cross join lateral (
             select * from audit_log
             where event = for_event ${conditions(sql, filter)}
@@ -78,10 +79,21 @@ export function createAuditLog(pools: { audit: Pool; operator: Pool }): AuditLog
           limit ${filter.limit}`,
         lane,
       ),
+
+    countRefusals: (by, { limit, ...span }) =>
+      pools.operator.run(async (sql) => {
+        const rows = await sql`
+          select ${sql(by)} as value, count(*)::float8 as refusals from audit_log
+          where event in ${sql(refusalEvents)} ${conditions(sql, span)}
+          group by 1 order by 2 desc, 1 limit ${limit}`
+        return rows.map(({ value, refusals }) => ({ value, refusals }))
+      }),
   }
 }
 
-/** One JSON value takes one parameter and one prepared statement, whatever the size of the batch. */
+/**
+ * One JSON value takes one parameter and one prepared statement, whatever the size of the batch.
+ */
 async function insert(sql: Query, rows: Record<string, unknown>[]) {
   await sql`
     insert into audit_log (${sql(columns)})
@@ -107,10 +119,23 @@ function eventsOf({ event, reason }: AuditFilter): readonly AuditEvent[] {
   return [(operatorRefusalReasons as readonly string[]).includes(reason) ? byOperator : byCaller]
 }
 
-function conditions(sql: Query, { requestId, keyId, userId, reason, since, until, after }: AuditFilter) {
+/** The rotation that made a key is the entry of its predecessor. */
+function asked(sql: Query, filter: AuditFilter) {
+  const { keyId } = filter
+  const events = sql`unnest(string_to_array(${eventsOf(filter).join(',')}, ',')) as for_event`
+  if (keyId === undefined) return sql`select ${events}`
+  return sql`
+    select ${events}, ${keyId} as for_key
+    union all
+    select 'key.rotated', id from api_keys
+    where successor_id = ${keyId} and ${eventsOf(filter).includes('key.rotated')}`
+}
+
+function conditions(sql: Query, filter: Omit<AuditFilter, 'limit'>) {
+  const { requestId, keyId, userId, reason, since, until, after } = filter
   return sql`
     ${requestId === undefined ? sql`` : sql`and request_id = ${requestId}`}
-    ${keyId === undefined ? sql`` : sql`and key_id = ${keyId}`}
+    ${keyId === undefined ? sql`` : sql`and key_id = for_key`}
     ${userId === undefined ? sql`` : sql`and user_id = ${userId}`}
     ${reason === undefined ? sql`` : sql`and reason = ${reason}`}
     ${since === undefined ? sql`` : sql`and occurred_at >= to_timestamp(${since})`}
@@ -149,7 +174,9 @@ export const auditEntry = (sql: Query, event: AuditEvent, actor: Actor, entry: E
     ...entry,
   })}::text::json)`
 
-/** The same for a change that is one statement: the entry is written if the change returned a row. */
+/**
+ * The same for a change that is one statement: the entry is written if the change returned a row.
+ */
 export const audited = (sql: Query, changed: string, entry: ReturnType<typeof auditEntry>) => sql`
   insert into audit_log (${sql(columns)})
   select ${sql(columns)} from ${entry} as entry where exists (select from ${sql(changed)})`

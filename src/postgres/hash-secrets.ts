@@ -1,4 +1,4 @@
-/** Checks the existing keys at start, before any key is hashed under the configured HASH_SECRET. */
+/** Which secrets the existing keys were hashed under. */
 import type { Query } from './pool.ts'
 
 export async function hasKeys(sql: Query): Promise<boolean> {
@@ -19,4 +19,14 @@ export async function hasOnlyKeysOfOtherSecrets(sql: Query, secretIds: string[])
   const [row] = await sql`
     select exists (${usable}) and not exists (${usable} and hash_secret_id in ${sql(secretIds)}) as found`
   return row!.found
+}
+
+/** How many usable keys are stored under each secret, by its id. */
+export async function keysBySecret(sql: Query): Promise<Map<string, number>> {
+  const rows = await sql`
+    select hash_secret_id as secret_id, count(*)::float8 as keys
+    from api_keys join users on users.id = user_id
+    where revoked_at is null and coalesce(expires_at, 'infinity') > now() and deleted_at is null
+    group by 1`
+  return new Map(rows.map(({ secret_id, keys }) => [secret_id, keys]))
 }

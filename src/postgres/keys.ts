@@ -1,18 +1,11 @@
 /**
- * API keys in Postgres. Ownership is part of each query, and a miss is null. Each change is one
- * statement that also writes the audit entry.
+ * API keys in Postgres. Ownership is part of each query, and a miss is null. key-changes.ts has the
+ * changes.
  */
-import type { Row } from 'postgres'
-import { idOrNone } from '../rules/id.ts'
-import {
-  type Actor,
-  type KeyCredential,
-  type KeyStore,
-  type Publish,
-  type StoredKey,
-  Unavailable,
-} from '../stores.ts'
-import { auditEntry } from './audit.ts'
+import { type KeyCredential, type KeyStore, Unavailable } from '../stores.ts'
+import { keysBySecret } from './hash-secrets.ts'
+import { createKeyChanges, type KeyChangesOptions } from './key-changes.ts'
+import { safeId, seconds, stored, toKey } from './key-rows.ts'
 import type { Pool, Query } from './pool.ts'
 
 export interface KeyPools {
@@ -23,34 +16,6 @@ export interface KeyPools {
   operator: Pool
 }
 
-/** Whole Unix seconds as a double: a bigint would arrive as a string. */
-const seconds = (sql: Query, column: string) => sql`floor(extract(epoch from ${sql(column)}))::float8`
-
-/** The database's clock, which decides whether an expiry is in the future. */
-const nowS = (sql: Query) => sql`extract(epoch from clock_timestamp())::float8 as now_s`
-
-const stored = (sql: Query) => sql`
-  id, user_id, name, key_prefix, rate_limit_rpm, version,
-  ${seconds(sql, 'created_at')} as created_at, ${seconds(sql, 'expires_at')} as expires_at,
-  ${seconds(sql, 'revoked_at')} as revoked_at, ${seconds(sql, 'last_used_at')} as last_used_at`
-
-const toKey = (row: Row): StoredKey => ({
-  id: row.id,
-  userId: row.user_id,
-  name: row.name,
-  displayPrefix: row.key_prefix,
-  rateLimitRpm: row.rate_limit_rpm,
-  version: row.version,
-  createdAt: row.created_at,
-  expiresAt: row.expires_at,
-  revokedAt: row.revoked_at,
-  lastUsedAt: row.last_used_at,
-})
-
-const safeId = (id: string) => idOrNone('apk_', id)
-
-type Committed = { ok: true; key: StoredKey }
-
 const ownedBy = (sql: Query, userId: string | null) =>
   userId === null ? sql`true` : sql`user_id = ${userId}`
 
@@ -60,38 +25,17 @@ const byteas = (hashes: string[]) => `{${hashes.map((hash) => `"\\\\x${hash}"`).
 const usable = (sql: Query) => sql`revoked_at is null and coalesce(expires_at, 'infinity') > now()`
 const expired = (sql: Query) => sql`revoked_at is null and coalesce(expires_at, 'infinity') <= now()`
 
-export interface KeyStoreOptions {
-  keysPerUserMax: number
-  publish: Publish
-}
-
-export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: KeyStoreOptions): KeyStore {
-  /** Each user has their own lane, and each operator, so a flood of requests keeps nobody else waiting. */
+export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): KeyStore {
+  /**
+   * Each user has their own lane, and each operator, so a flood of requests keeps nobody else
+   * waiting.
+   */
   const manage = <T>(lane: string | null | undefined, work: (sql: Query) => Promise<T>) =>
     pools.management.run(work, lane ?? undefined)
 
-  /**
-   * Runs a change and waits until it is published. The work itself reports the committed row, so
-   * that a change that came too late for its request is published too. The connection is free
-   * during that wait.
-   */
-  async function change<T>(
-    userId: string | null,
-    actor: Actor,
-    work: (sql: Query, committed: (row: Row) => Committed) => Promise<T>,
-  ): Promise<T> {
-    let published: Promise<void> | undefined
-    const committed = (row: Row): Committed => {
-      const key = toKey(row)
-      published = publish([{ keyId: key.id, version: key.version }])
-      return { ok: true, key }
-    }
-    const answer = await manage(actor.operator ?? userId, (sql) => work(sql, committed))
-    await published
-    return answer
-  }
-
   return {
+    ...createKeyChanges(pools.management, options),
+
     /**
      * An unknown hash reads the next key in the index, which is then dropped. It takes the same
      * path through the index, reads rows of the same tables and returns as many bytes as a known
@@ -134,37 +78,6 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: Key
         return found
       }),
 
-    create: (key, actor) =>
-      manage(actor.operator ?? key.userId, async (sql) => {
-        const userId = idOrNone('usr_', key.userId)
-        const entry = auditEntry(sql, 'key.created', actor, {
-          key_id: key.id,
-          user_id: userId,
-          details: { name: key.name, rate_limit_rpm: key.rateLimitRpm, expires_at: key.expiresAt },
-        })
-        const row = JSON.stringify({
-          id: key.id,
-          user_id: userId,
-          name: key.name,
-          key_hash: `\\x${key.hash.toString('hex')}`,
-          hash_secret_id: key.hashSecretId,
-          key_prefix: key.displayPrefix,
-          rate_limit_rpm: key.rateLimitRpm,
-          expires_at: key.expiresAt === null ? null : new Date(key.expiresAt * 1000),
-        })
-        const [made] = await sql`
-          select outcome, ${nowS(sql)}, ${stored(sql)}
-          from create_key(caller_id => ${actor.keyId}::text,
-            new_key => json_populate_record(null::api_keys, ${row}::text::json), usable_max => ${keysPerUserMax}::int,
-            entry => ${entry}) as made
-          cross join lateral (select (made.stored).*) as key`
-        const { outcome, now_s } = made!
-        if (outcome === 'created') return { ok: true, key: toKey(made!) }
-        if (outcome === 'limit_reached' || outcome === 'no_such_user') return { ok: false, reason: outcome }
-        if (outcome === 'expires_in_past') return { ok: false, reason: outcome, nowS: now_s }
-        return { ok: false, reason: 'caller_unusable', denial: outcome }
-      }),
-
     get: (id, userId, lane) =>
       manage(lane ?? userId, async (sql) => {
         const [row] =
@@ -201,38 +114,25 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: Key
         return rows.map(toKey)
       }),
 
-    change: (id, userId, { name, rateLimitRpm, expiresAt }, actor) =>
-      change(userId, actor, async (sql, committed) => {
-        const details = { name, rate_limit_rpm: rateLimitRpm, expires_at: expiresAt }
-        const entry = auditEntry(sql, 'key.updated', actor, { key_id: safeId(id), user_id: userId, details })
-        const [row] = await sql`
-          select outcome, ${nowS(sql)}, ${stored(sql)}
-          from change_key(caller_id => ${actor.keyId}::text, key_id => ${safeId(id)}, owner_id => ${userId}::text,
-            new_name => ${name ?? null}::text, new_rate_limit_rpm => ${rateLimitRpm ?? null}::int,
-            sets_expiry => ${expiresAt !== undefined}, new_expires_at => to_timestamp(${expiresAt ?? null}::float8),
-            entry => ${entry}) as changed
-          cross join lateral (select (changed.stored).*) as key`
-        const { outcome, now_s } = row!
-        if (outcome === 'changed') return committed(row!)
-        if (outcome === 'absent' || outcome === 'not_active') return { ok: false, reason: outcome }
-        if (outcome === 'expires_in_past') return { ok: false, reason: outcome, nowS: now_s }
-        return { ok: false, reason: 'caller_unusable', denial: outcome }
-      }),
-
-    revoke: (id, userId, actor) =>
-      change(userId, actor, async (sql, committed) => {
-        const entry = auditEntry(sql, 'key.revoked', actor, { key_id: safeId(id), user_id: userId })
-        const [row] = await sql`
-          select outcome, ${stored(sql)}
-          from revoke_key(caller_id => ${actor.keyId}::text, key_id => ${safeId(id)}, owner_id => ${userId}::text,
-            entry => ${entry}) as revoked
-          cross join lateral (select (revoked.stored).*) as key`
-        const { outcome } = row!
-        // Even if it was revoked before: that response may have been lost before every instance saw
-        // the change.
-        if (outcome === 'revoked') return committed(row!)
-        if (outcome === 'absent') return { ok: false, reason: outcome }
-        return { ok: false, reason: 'caller_unusable', denial: outcome }
+    rank: (counts, { by, limit, lane }) =>
+      manage(lane, async (sql) => {
+        const rows = await sql`
+          select c.id, c.used, k.name, k.key_prefix, k.user_id, u.name as user_name, k.rate_limit_rpm
+          from json_to_recordset(${JSON.stringify(counts.map(({ keyId, count }) => ({ id: keyId, used: count })))}::text::json)
+            as c (id text, used float8)
+          left join api_keys k on k.id = c.id
+          left join users u on u.id = k.user_id
+          order by ${by === 'share' ? sql`c.used / k.rate_limit_rpm` : sql`c.used`} desc nulls last, c.id
+          limit ${limit}`
+        return rows.map((row) => ({
+          id: row.id,
+          used: row.used,
+          name: row.name,
+          displayPrefix: row.key_prefix,
+          userId: row.user_id,
+          userName: row.user_name,
+          rateLimitRpm: row.rate_limit_rpm,
+        }))
       }),
 
     touch: (uses) =>
@@ -246,14 +146,6 @@ export function createKeyStore(pools: KeyPools, { keysPerUserMax, publish }: Key
         await sql`select rehash_keys(${JSON.stringify(hashes)}::text::json, ${secretId})`
       }),
 
-    countBySecret: () =>
-      pools.operator.run(async (sql) => {
-        const rows = await sql`
-          select hash_secret_id as secret_id, count(*)::float8 as keys
-          from api_keys join users on users.id = user_id
-          where ${usable(sql)} and deleted_at is null
-          group by 1`
-        return new Map(rows.map(({ secret_id, keys }) => [secret_id, keys]))
-      }),
+    countBySecret: () => pools.operator.run(keysBySecret),
   }
 }

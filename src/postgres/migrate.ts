@@ -12,6 +12,7 @@ import type { Sql } from 'postgres'
 import { postgresAt } from './connect.ts'
 import { timedOut } from './dial.ts'
 import { ensurePartitions } from './partitions.ts'
+import type { Query } from './pool.ts'
 import type { SslSettings } from './ssl.ts'
 
 /** An arbitrary number that nothing else in this database locks. */
@@ -92,7 +93,7 @@ async function readMigrations(): Promise<MigrationFile[]> {
  * The files newer than the newest applied one, looking only in the first schema of the search path.
  * Throws if a file was changed after it was applied.
  */
-async function missingOf(sql: Sql, files: MigrationFile[]): Promise<MigrationFile[]> {
+async function missingOf(sql: Query, files: MigrationFile[]): Promise<MigrationFile[]> {
   const [place] = await sql`
     select current_schema() as schema, to_regclass(quote_ident(current_schema()) || '.schema_version') as known`
   if (place!.schema === null)
@@ -106,6 +107,16 @@ async function missingOf(sql: Sql, files: MigrationFile[]): Promise<MigrationFil
       throw new Error(`migration ${version} (${name}) was changed after it was applied`)
   }
   return files.filter(({ version }) => version > newest)
+}
+
+/** What the database and this package each lack. Throws if a file was changed after it was applied. */
+export async function compareSchema(sql: Query) {
+  const files = await readMigrations()
+  const missing = (await missingOf(sql, files)).length
+  if (missing > 0) return { version: files.length - missing, missing, unknown: 0 }
+  const [row] = await sql`select max(version)::int as version from schema_version`
+  const version: number = row!.version
+  return { version, missing, unknown: version - files.at(-1)!.version }
 }
 
 /** Resolves to false if another instance applied them first. */

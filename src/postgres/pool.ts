@@ -20,6 +20,10 @@ export interface PoolOptions {
   timeoutMs: number
   /** Called each time work is shed because too much is waiting. */
   onShed?: () => void
+  /** Work got a connection after waiting so long for it. */
+  onWait?: (seconds: number) => void
+  /** Work ended, having held its connection for so long. */
+  onCall?: (seconds: number) => void
 }
 
 /**
@@ -63,7 +67,8 @@ const readOnlyParameters = ['in_hot_standby', 'default_transaction_read_only']
 /** SQLSTATE read_only_sql_transaction. */
 const readOnlyFault = '25006'
 
-export function createPool({ url, ssl, purpose, max, timeoutMs, onShed = () => {} }: PoolOptions): Pool {
+export function createPool(options: PoolOptions): Pool {
+  const { url, ssl, purpose, max, timeoutMs, onShed, onWait, onCall } = options
   const connect = postgresAt(url, ssl)
   let openedAtMs = 0
   let readOnly = false
@@ -105,14 +110,17 @@ export function createPool({ url, ssl, purpose, max, timeoutMs, onShed = () => {
    * waits for it any more, because its statement continues.
    */
   async function takePlace(lane?: string): Promise<Place> {
+    const askedAtMs = performance.now()
     await lanes.enter(lane)
     if (readOnly && performance.now() - openedAtMs > readOnlyRetryMs) renew(current)
     const from = current
     const sql = from.free.pop()!
+    const startedAtMs = performance.now()
+    onWait?.((startedAtMs - askedAtMs) / 1000)
     const place: Place = {
       sql,
       from,
-      startedAtMs: performance.now(),
+      startedAtMs,
       leave() {
         if (!places.delete(place)) return
         from.free.push(sql)
@@ -167,21 +175,25 @@ export function createPool({ url, ssl, purpose, max, timeoutMs, onShed = () => {
       })
       const attempt = async () => {
         place = await takePlace(lane)
+        // The caller has given up, so nothing must be done on its behalf.
+        if (late) {
+          place.leave()
+          throw new Unavailable('too late')
+        }
         try {
-          // The caller has given up, so nothing must be done on its behalf.
-          if (late) throw new Unavailable('too late')
           return await work(place.sql)
         } catch (error) {
           judge(error, place)
           throw error
         } finally {
+          onCall?.((performance.now() - place.startedAtMs) / 1000)
           place.leave()
         }
       }
       try {
         return await Promise.race([attempt(), lateness])
       } catch (error) {
-        if (error instanceof Overloaded) onShed()
+        if (error instanceof Overloaded) onShed?.()
         throw isServersFault(error) ? new Unavailable(`Postgres (${purpose}): ${describe(error)}`) : error
       } finally {
         clearTimeout(timer)

@@ -1,9 +1,10 @@
 /** Users in Postgres. Deletion is soft, and makes every instance read the user's keys again. */
 import type { Row } from 'postgres'
 import { idOrNone } from '../rules/id.ts'
-import type { ExternalIdTaken, KeyVersion, Operator, Publish, User, UserStore } from '../stores.ts'
+import type { ExternalIdTaken, Operator, Publish, User, UserStore } from '../stores.ts'
 import { auditEntry, audited } from './audit.ts'
 import type { Pool, Query } from './pool.ts'
+import { runPublished } from './published.ts'
 
 const columns = (sql: Query) => sql`
   id, name, external_id, floor(extract(epoch from created_at))::float8 as created_at,
@@ -32,23 +33,13 @@ export function createUserStore(pool: Pool, publish: Publish): UserStore {
     return row ? toUser(row) : null
   }
 
-  /**
-   * Runs a change of keys and waits until it is published. The work itself reports the versions, so
-   * that a change that came too late for its request is published too.
-   */
-  async function changeKeys<T>(
+  const changeKeys = <T>(
     lane: Operator | null,
     work: (sql: Query, committed: (rows: readonly Row[]) => void) => Promise<T>,
-  ): Promise<T> {
-    let published: Promise<void> | undefined
-    const committed = (rows: readonly Row[]) => {
-      const versions = rows.map((row): KeyVersion => ({ keyId: row.key_id, version: row.key_version }))
-      if (versions.length > 0) published = publish(versions)
-    }
-    const answer = await inLane(lane, (sql) => work(sql, committed))
-    await published
-    return answer
-  }
+  ) =>
+    runPublished({ pool, lane, publish }, (sql, committed) =>
+      work(sql, (rows) => committed(rows.map((row) => ({ keyId: row.key_id, version: row.key_version })))),
+    )
 
   return {
     create: ({ id, name, externalId = null }, actor) =>

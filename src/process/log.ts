@@ -10,6 +10,12 @@ const bufferMax = 8 << 20
 
 export type Log = pino.Logger
 
+/** What most of the process asks of a log; an application that is guarded brings its own. */
+export interface Lines
+  extends Record<'debug' | 'info' | 'warn' | 'error', (fields: object | string, message?: string) => void> {
+  isLevelEnabled?(level: string): boolean
+}
+
 export function createLog(level: string, output: NodeJS.WriteStream = process.stdout): Log {
   const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime }
   if (output.isTTY) return pino(options, pretty({ colorize: true, sync: true, ignore: 'pid,hostname' }))

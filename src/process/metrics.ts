@@ -1,145 +1,151 @@
 /**
  * What /metrics shows (Prometheus text format). The hot path only increments numbers; the scrape
- * reads them.
+ * reads them. Each label has a fixed set of values: none of them comes from a client.
  */
-import { collectDefaultMetrics, Gauge, Histogram, Counter as PromCounter, Registry } from 'prom-client'
-import { refusalReasons } from '../../schemas/refusal.ts'
-import type { Gate } from '../guard/gate.ts'
-import type { KeyCache } from '../guard/key-cache.ts'
-import { type Counter, outageCauses } from '../stores.ts'
+import { collectDefaultMetrics, Gauge, Counter as PromCounter, Registry } from 'prom-client'
+import { operatorRefusalReasons, refusalReasons } from '../../schemas/refusal.ts'
+import type { Traffic } from '../stores.ts'
+import { version } from '../version.ts'
+import { createHistograms, secondsBounds } from './histogram.ts'
+import { createTraffic, latencyBoundsS } from './traffic.ts'
 
-export type BatchName = 'counter' | 'lookups' | 'audit' | 'last_used' | 'rehash'
+const batchNames = ['counter', 'lookups', 'audit', 'last_used', 'rehash'] as const
+const redisCalls = ['count', 'publish'] as const
+const pools = ['lookups', 'management', 'audit', 'background', 'instances', 'usage'] as const
 
 export interface Metrics {
-  /** One more response with this status on the public listener. */
-  answered(status: number): void
+  /**
+   * One more response with this status on the public listener. `route`: the pattern that it
+   * matched, if any. `seconds`: from the headers of the request to those of the response; unknown
+   * for what the HTTP parser refused.
+   */
+  answered(status: number, route?: string, seconds?: number): void
+  /** What the public listener has answered so far, for dashboards. */
+  traffic(): Traffic
   refused(reason: string): void
   /** One more refusal that was not recorded, because its address had no budget left. */
   refusedOverBudget(): void
-  batch(name: BatchName, size: number): void
+  operatorRefused(reason: string): void
+  batch(name: (typeof batchNames)[number], size: number): void
   shed(queue: string): void
   auditCommitted(seconds: number): void
+  redisCall(call: (typeof redisCalls)[number], seconds: number): void
+  /** So many counters were read in Redis, for usage or a dashboard. */
+  countersScanned(counters: number): void
+  /** Work waited so long for a connection of this pool. */
+  postgresWait(pool: string, seconds: number): void
+  postgresCall(pool: string, seconds: number): void
+  /** So long after its commit, every instance sees a change. */
+  published(seconds: number): void
   registry: Registry
 }
 
 /** Batches waiting for a server, and statements waiting for a connection of a pool. */
-const shedQueues = [
-  'counter',
-  'lookups',
-  'audit',
-  'postgres_lookups',
-  'postgres_management',
-  'postgres_audit',
-  'postgres_background',
-]
+const shedQueues = ['counter', 'lookups', 'audit', ...pools.map((pool) => `postgres_${pool}`)]
 const sizes = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
-const seconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
 
 export function createMetrics(): Metrics {
   const registry = new Registry()
-  const registers = [registry]
-  const answers = new Array<number>(600).fill(0)
-
   collectDefaultMetrics({ register: registry })
-  new PromCounter({
-    name: 'latchkey_requests_total',
-    help: 'Answers of the public listener, by status.',
-    labelNames: ['status'],
-    registers,
-    collect() {
-      this.reset()
-      answers.forEach((count, status) => {
-        if (count > 0) this.inc({ status }, count)
-      })
-    },
-  })
-  new PromCounter({
-    name: 'latchkey_rate_limited_total',
-    help: 'Requests refused because their key was over its limit.',
-    registers,
-    collect() {
-      this.reset()
-      this.inc(answers[429]!)
-    },
-  })
-  const refusals = new PromCounter({
-    name: 'latchkey_refusals_total',
-    help: 'Refused authentications, by sub-reason.',
-    labelNames: ['reason'],
-    registers,
-  })
-  for (const reason of refusalReasons) refusals.inc({ reason }, 0)
+  buildInfo(registry)
+  const counter = counters(registry)
+  const histogram = histograms(registry)
+
   const overBudget = new PromCounter({
     name: 'latchkey_refusals_over_budget_total',
     help: 'Refusals answered 503 and not recorded, because their client address had used up REFUSALS_PER_ADDRESS_RPM.',
-    registers,
+    registers: [registry],
   })
-  const batchSize = new Histogram({
-    name: 'latchkey_batch_size',
-    help: 'Items sent to a server in one batch: hits, key look-ups, audit entries, last uses, rehashed keys.',
-    labelNames: ['batch'],
-    buckets: sizes,
-    registers,
+  const scanned = new PromCounter({
+    name: 'latchkey_counters_scanned_total',
+    help: 'Counters read in Redis for the usage history and for operators.',
+    registers: [registry],
   })
-  const auditCommit = new Histogram({
+  const auditCommit = createHistograms(registry, {
     name: 'latchkey_audit_commit_seconds',
     help: 'Time to commit a batch of audit entries.',
-    buckets: seconds,
-    registers,
-  })
-  const shed = new PromCounter({
-    name: 'latchkey_shed_total',
-    help: 'Requests answered 503 because a queue was full.',
-    labelNames: ['queue'],
-    registers,
-  })
-  for (const queue of shedQueues) shed.inc({ queue }, 0)
+    bounds: secondsBounds,
+  }).series({})
+  const published = createHistograms(registry, {
+    name: 'latchkey_publish_seconds',
+    help: 'Time from the commit of a change until every instance sees it.',
+    bounds: latencyBoundsS,
+  }).series({})
 
   return {
     registry,
-    answered(status) {
-      answers[status]!++
-    },
-    refused: (reason) => refusals.inc({ reason }),
+    ...createTraffic(registry),
+    refused: counter(
+      'latchkey_refusals_total',
+      'Refused authentications, by sub-reason.',
+      'reason',
+      refusalReasons,
+    ),
     refusedOverBudget: () => overBudget.inc(),
-    batch: (name, size) => batchSize.observe({ batch: name }, size),
-    shed: (queue) => shed.inc({ queue }),
-    auditCommitted: (took) => auditCommit.observe(took),
+    operatorRefused: counter(
+      'latchkey_operator_refusals_total',
+      'Requests refused by the ops listener, by reason.',
+      'reason',
+      operatorRefusalReasons,
+    ),
+    batch: histogram(
+      'latchkey_batch_size',
+      'Items sent to a server in one batch: hits, key look-ups, audit entries, last uses, rehashed keys.',
+      'batch',
+      batchNames,
+      sizes,
+    ),
+    shed: counter(
+      'latchkey_shed_total',
+      'Requests answered 503 because a queue was full.',
+      'queue',
+      shedQueues,
+    ),
+    auditCommitted: auditCommit.observe,
+    redisCall: histogram(
+      'latchkey_redis_call_seconds',
+      'Time until Redis answered a call.',
+      'call',
+      redisCalls,
+    ),
+    countersScanned: (counters) => scanned.inc(counters),
+    postgresWait: histogram(
+      'latchkey_postgres_wait_seconds',
+      'Time that work waited for a connection to Postgres.',
+      'pool',
+      pools,
+    ),
+    postgresCall: histogram(
+      'latchkey_postgres_call_seconds',
+      'Time that work held a connection to Postgres.',
+      'pool',
+      pools,
+    ),
+    published: published.observe,
   }
 }
 
-/** What is read at each scrape. */
-export interface Watched {
-  counter: Pick<Counter, 'mode' | 'outages'>
-  cache: Pick<KeyCache, 'size'>
-  gate: Pick<Gate, 'postgresDown'>
+function buildInfo(registry: Registry) {
+  new Gauge({
+    name: 'latchkey_build_info',
+    help: 'Always 1. The labels name the version and its Node.js.',
+    labelNames: ['version', 'node'],
+    registers: [registry],
+  }).set({ version, node: process.versions.node }, 1)
 }
 
-export function watchGauges(registry: Registry, { counter, cache, gate }: Watched): void {
-  const gauge = (name: string, help: string, read: () => number) =>
-    new Gauge({
-      name,
-      help,
-      registers: [registry],
-      collect() {
-        this.set(read())
-      },
-    })
-  gauge('latchkey_redis_degraded', '1 while Redis is down and this instance counts by itself.', () =>
-    Number(counter.mode === 'local'),
-  )
-  gauge('latchkey_postgres_degraded', '1 since the last look-up in Postgres failed.', () =>
-    Number(gate.postgresDown),
-  )
-  gauge('latchkey_key_cache_entries', 'Keys in the cache.', () => cache.size)
-  new Gauge({
-    name: 'latchkey_redis_degraded_cause',
-    help: '1 for each cause that keeps a Redis server from counting for this instance.',
-    labelNames: ['cause'],
-    registers: [registry],
-    collect() {
-      const causes = counter.outages.map((outage) => outage.cause)
-      for (const cause of outageCauses) this.set({ cause }, Number(causes.includes(cause)))
-    },
-  })
-}
+/** Every value of the label is there from the start, so that a rate can be computed. */
+const counters =
+  (registry: Registry) => (name: string, help: string, label: string, values: readonly string[]) => {
+    const counter = new PromCounter({ name, help, labelNames: [label], registers: [registry] })
+    for (const value of values) counter.inc({ [label]: value }, 0)
+    return (value: string) => counter.inc({ [label]: value })
+  }
+
+const histograms =
+  (registry: Registry) =>
+  (name: string, help: string, label: string, values: readonly string[], bounds = secondsBounds) => {
+    const family = createHistograms(registry, { name, help, bounds })
+    const all = new Map(values.map((value) => [value, family.series({ [label]: value })]))
+    return (value: string, observed: number) => all.get(value)?.observe(observed)
+  }

@@ -5,22 +5,25 @@
  */
 import type { OnCounted } from '../stores.ts'
 import { createHits, type Hits } from './hits.ts'
+import { createPace } from './pace.ts'
 
-/** Sends one call, and calls `answered` once each of its hits has been answered. */
-export type Send = (hits: Hits, answered: () => void) => void
+/**
+ * Sends one call, and calls `answered` once each of its hits has been answered: by Redis
+ * (`isShared`) or locally.
+ */
+export type Send = (hits: Hits, answered: (isShared: boolean) => void) => void
 
 export interface Calls {
   /** From now on calls are sent with this. Hits added before wait. */
   start(send: Send): void
   /** False when full: the hit was not added. */
   add(keyId: string, onCounted: OnCounted): boolean
-  /** Takes out the hits that are not sent yet. */
+  /** Redis is down: takes out the hits that are not sent yet. */
   take(): Hits[]
 }
 
 /** Distinct keys in one call; Lua's `unpack` takes at most about 8,000. */
 const callKeysMax = 1000
-const turnsInFlightMax = 2
 /** Hits waiting for an answer, about 100 bytes each. One more is shed. */
 const waitingMax = 50_000
 
@@ -33,21 +36,26 @@ export function createCalls(groupOf: (keyId: string) => string): Calls {
   let waiting = 0
   let turnsInFlight = 0
   let scheduled = false
+  const pace = createPace()
 
   function schedule() {
-    if (scheduled || gathered.size === 0 || turnsInFlight >= turnsInFlightMax || send === null) return
+    if (scheduled || gathered.size === 0 || turnsInFlight >= pace.turnsMax || send === null) return
     scheduled = true
     setImmediate(flush, send)
   }
 
   function flush(send: Send) {
     scheduled = false
-    if (gathered.size === 0) return
+    const sentAtMs = performance.now()
+    // If not, the next hit or answer tries again.
+    if (gathered.size === 0 || !pace.allows(turnsInFlight, sentAtMs)) return
     const calls = gatheredCalls()
+    const alone = turnsInFlight === 0
     turnsInFlight++
     let unanswered = calls.length
     for (const hits of calls) {
-      send(hits, () => {
+      send(hits, (isShared) => {
+        if (isShared) pace.answered(performance.now() - sentAtMs, alone)
         waiting -= hits.size()
         if (--unanswered > 0) return
         turnsInFlight--
@@ -83,6 +91,7 @@ export function createCalls(groupOf: (keyId: string) => string): Calls {
       return true
     },
     take() {
+      pace.reset()
       const calls = gatheredCalls()
       for (const hits of calls) waiting -= hits.size()
       return calls

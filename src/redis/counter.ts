@@ -5,6 +5,7 @@
 import { Cluster, type Redis } from 'ioredis'
 import { createMinuteCounts, type MinuteCounts } from '../memory/minute-counts.ts'
 import type { Counter, Outage } from '../stores.ts'
+import { readCounters } from './read-counters.ts'
 import { loadScripts } from './scripts.ts'
 import { watchServers } from './servers.ts'
 import { createShard, type Shard } from './shard.ts'
@@ -18,7 +19,16 @@ export interface RedisCounterOptions {
    * have another cause that lasts.
    */
   onOutage?: (outage: Outage | null) => void
+  /**
+   * Another server answers from now on, or the same one after an outage. It may have older data: a
+   * replica that was promoted, or a snapshot.
+   */
+  onOtherServer?: () => void
   onBatch?: (hits: number, keys: number) => void
+  /** A call was answered, failed or was given up, so many seconds after it was sent. */
+  onCall?: (call: 'count' | 'publish', seconds: number) => void
+  /** A scan has read so many more counters. */
+  onScanned?: (counters: number) => void
   now?: () => number
   /** How many times longer than usual to wait for Redis. */
   patience?: number
@@ -38,12 +48,17 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
     client,
     lastCounts = createMinuteCounts(),
     onOutage = () => {},
+    onOtherServer = () => {},
     onBatch,
+    onCall,
+    onScanned,
     now = Date.now,
     patience = 1,
   } = options
   const scripts = loadScripts(client)
   const isCluster = client instanceof Cluster
+  /** Keys with a confirmation in flight: the other requests that read the key need not send one. */
+  const confirming = new Set<string>()
   const shards = new Map<string, Shard>()
   const servers = watchServers(client, {
     onMasters: followMasters,
@@ -54,7 +69,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
     let found = shards.get(server)
     if (found === undefined) {
       found = createShard({
-        scripts,
+        scripts: isCluster ? { hit: hitFollowing } : scripts,
         lastCounts,
         groupOf: isCluster ? (keyId) => keyId : () => '',
         fault: () => servers.fault(server),
@@ -69,15 +84,29 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
         onOutage(outage) {
           const where = server === '' ? '' : `${server}: `
           onOutage(outage && { ...outage, reason: where + outage.reason })
-          if (outage === null) followMasters()
+          if (outage !== null) return
+          onOtherServer()
+          followMasters()
         },
         onBatch,
+        onCall: (seconds) => onCall?.('count', seconds),
         now,
         answerTimeoutMs: answerTimeoutMs * patience,
       })
       shards.set(server, found)
+      onOtherServer()
     }
     return found
+  }
+
+  /**
+   * A node that is no longer the master redirects the client, so another one may have answered.
+   * Notice before the reply is used.
+   */
+  async function hitFollowing(keyIds: string[], sums: number[]) {
+    const reply = await scripts.hit(keyIds, sums)
+    shard(servers.serverOf(keyIds[0]!))
+    return reply
   }
 
   /**
@@ -108,6 +137,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
     },
     hit: (keyId, onCounted) => shardOf(keyId).hit(keyId, onCounted),
     async raise(versions) {
+      const startMs = performance.now()
       try {
         for (let i = 0; i < versions.length; i += raiseAtOnce) {
           const raised = versions
@@ -118,8 +148,18 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
         return true
       } catch {
         return false
+      } finally {
+        onCall?.('publish', (performance.now() - startMs) / 1000)
       }
     },
+    confirm({ keyId, version }, lease) {
+      if (confirming.has(keyId)) return
+      confirming.add(keyId)
+      const settled = () => confirming.delete(keyId)
+      scripts.confirmVersion(keyId, lease, version, versionTtlS).then(settled, settled)
+    },
+    ...readCounters({ client, servers, shards, shardOf, lastCounts, patience, onScanned }),
+    takeHits: lastCounts.takeHits,
     async close() {
       for (const one of shards.values()) one.close()
       client.disconnect()

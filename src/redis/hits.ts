@@ -2,7 +2,7 @@
  * The hits of one event-loop turn: what is sent to Redis as one call, and which request gets which
  * number from the reply.
  */
-import type { CountReply, OnCounted } from '../stores.ts'
+import type { CountReply, Lease, OnCounted } from '../stores.ts'
 
 export interface Hits {
   readonly keyIds: string[]
@@ -12,7 +12,7 @@ export interface Hits {
   size(): number
   add(keyId: string, onCounted: OnCounted): void
   /** Hands each waiting hit its own number from its key's range. */
-  answer(counts: ArrayLike<number>, versions: ArrayLike<number>, turn: CountReply): void
+  answer(counts: ArrayLike<number>, versions: ArrayLike<number | Lease>, turn: CountReply): void
 }
 
 export function createHits(): Hits {

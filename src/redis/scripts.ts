@@ -6,30 +6,44 @@ import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { Cluster, type Redis } from 'ioredis'
 import { minuteOf } from '../rules/window.ts'
+import type { Lease } from '../stores.ts'
+
+/** Seconds, microseconds, and for each API key its count (a number) and its version. */
+export type HitReply = (number | Lease)[]
 
 export interface Scripts {
   /** Runs sql/redis/hit.lua for these API keys; in a cluster, for one only. */
-  hit(keyIds: string[], hits: number[]): Promise<number[]>
+  hit(keyIds: string[], hits: number[]): Promise<HitReply>
   /** Runs sql/redis/probe.lua on the server that has this id's slot. */
   probe(id: string): Promise<number[]>
   /** Runs sql/redis/raise-version.lua. `ttlS`: seconds until the version expires. */
   raiseVersion(keyId: string, version: number, ttlS: number): Promise<number>
+  /** Runs sql/redis/confirm-version.lua. */
+  confirmVersion(keyId: string, lease: Lease, version: number, ttlS: number): Promise<unknown>
 }
 
 type Commands = {
-  latchkeyHit(...args: (string | number)[]): Promise<number[]>
+  latchkeyHitBuffer(...args: (string | number)[]): Promise<Buffer>
   latchkeyCount(key: string, minute: number, hits: number): Promise<number[]>
   latchkeyRaise(key: string, version: number, ttlS: number): Promise<number>
+  latchkeyConfirm(key: string, lease: Lease, version: number, ttlS: number): Promise<unknown>
   latchkeyProbe(key: string): Promise<number[]>
 }
 
 const source = (name: string) => readFileSync(fileURLToPath(import.meta.resolve(`#sql/${name}`)), 'utf8')
 
-/**
- * The name of a key's version in Redis. Its counters have the minute in place of the v. The id is
- * the hash tag.
- */
+/** Read once, however many counters there are. */
+const sources = {
+  hit: source('redis/hit.lua'),
+  count: source('redis/count.lua'),
+  raise: source('redis/raise-version.lua'),
+  confirm: source('redis/confirm-version.lua'),
+  probe: source('redis/probe.lua'),
+}
+
+/** The name of a key's version in Redis. The id is the hash tag. */
 export const versionKey = (keyId: string) => `rl:{${keyId}}:v`
+export const counterKey = (keyId: string, minute: number) => `rl:{${keyId}}:${minute}`
 
 /**
  * Redis reports this for a script in a slot that is moving to another node, if one of the script's
@@ -38,50 +52,71 @@ export const versionKey = (keyId: string) => `rl:{${keyId}}:v`
 const isApart = (error: unknown) => /\bnon local key\b/.test((error as Error).message)
 
 export function loadScripts(client: Redis | Cluster): Scripts {
-  client.defineCommand('latchkeyHit', { lua: source('redis/hit.lua') })
-  client.defineCommand('latchkeyCount', { lua: source('redis/count.lua'), numberOfKeys: 1 })
-  client.defineCommand('latchkeyRaise', { lua: source('redis/raise-version.lua'), numberOfKeys: 1 })
-  client.defineCommand('latchkeyProbe', { lua: source('redis/probe.lua'), numberOfKeys: 1 })
+  client.defineCommand('latchkeyHit', { lua: sources.hit })
+  client.defineCommand('latchkeyCount', { lua: sources.count, numberOfKeys: 1 })
+  client.defineCommand('latchkeyRaise', { lua: sources.raise, numberOfKeys: 1 })
+  client.defineCommand('latchkeyConfirm', { lua: sources.confirm, numberOfKeys: 1 })
+  client.defineCommand('latchkeyProbe', { lua: sources.probe, numberOfKeys: 1 })
   const commands = client as unknown as Commands
 
   /**
    * Counts and reads the version in separate calls. They need not be atomic: both run after the
    * request arrived, and a version is raised before its change is answered.
    */
-  async function hitApart(keyId: string, hits: number, minute: number, again = true): Promise<number[]> {
+  async function hitApart(keyId: string, hits: number, minute: number, again = true): Promise<HitReply> {
     const [[seconds, micros, count], version] = await Promise.all([
-      commands.latchkeyCount(`rl:{${keyId}}:${minute}`, minute, hits),
-      client.get(versionKey(keyId)).then(versionOf, () => unreadable),
+      commands.latchkeyCount(counterKey(keyId, minute), minute, hits),
+      client.get(versionKey(keyId)).then(versionOf, () => noLease),
     ])
     if (count !== undefined) return [seconds!, micros!, count, version]
     if (!again) throw new Error('the nodes of the cluster are in different minutes')
     return hitApart(keyId, hits, minuteOf(seconds! * 1000), false)
   }
 
-  function hitInCluster(keyId: string, hits: number): Promise<number[]> {
-    return commands.latchkeyHit(1, versionKey(keyId), hits, 'cluster').catch((error) => {
+  async function hitInCluster(keyId: string, hits: number): Promise<HitReply> {
+    try {
+      return unpack(await commands.latchkeyHitBuffer(1, versionKey(keyId), hits, 'cluster'), 1)
+    } catch (error) {
       if (!isApart(error)) throw error
       return hitApart(keyId, hits, minuteOf(Date.now()))
-    })
+    }
+  }
+
+  async function hitTogether(keyIds: string[], hits: number[]): Promise<HitReply> {
+    const names = keyIds.map(versionKey)
+    const sums = isOneEach(hits) ? [] : hits
+    return unpack(await commands.latchkeyHitBuffer(names.length, ...names, ...sums), names.length)
   }
 
   return {
     probe: (id) => commands.latchkeyProbe(`rl:{${id}}:probe`),
     hit: (keyIds, hits) =>
-      client instanceof Cluster
-        ? hitInCluster(keyIds[0]!, hits[0]!)
-        : commands.latchkeyHit(keyIds.length, ...keyIds.map(versionKey), ...(isOneEach(hits) ? [] : hits)),
+      client instanceof Cluster ? hitInCluster(keyIds[0]!, hits[0]!) : hitTogether(keyIds, hits),
     raiseVersion: (keyId, version, ttlS) => commands.latchkeyRaise(versionKey(keyId), version, ttlS),
+    confirmVersion: (keyId, lease, version, ttlS) =>
+      commands.latchkeyConfirm(versionKey(keyId), lease, version, ttlS),
   }
 }
 
 /** The usual case with many keys. */
 const isOneEach = (hits: number[]) => hits.every((count) => count === 1)
 
-const unreadable = -1
+/** Reads the reply of sql/redis/hit.lua for so many keys. */
+function unpack(packed: Buffer, keys: number): HitReply {
+  const end = 16 + 16 * keys
+  const reply: HitReply = []
+  for (let at = 0; at < end; at += 8) reply.push(packed.readDoubleLE(at))
+  if (packed.length === end) return reply
+  const leases = packed.toString('latin1', end).split(' ')
+  for (let i = 3, next = 0; i < reply.length; i += 2) if (reply[i] === 0) reply[i] = leases[next++]!
+  return reply
+}
+
+/** Confirms nothing: the leases in Redis have a token. */
+const noLease: Lease = '0?'
 
 /** Parses a version as sql/redis/hit.lua does. */
-function versionOf(text: string | null): number {
-  if (text === null) return 0
-  return /^\d{1,10}$/.test(text) ? Number(text) : unreadable
+function versionOf(text: string | null): number | Lease {
+  if (text !== null && /^[1-9]\d{0,9}$/.test(text)) return Number(text)
+  return text !== null && /^\d+\?[\d.]+$/.test(text) ? text : noLease
 }

@@ -14,6 +14,8 @@ export interface Servers {
   idOn(server: string): string
   /** Null while the server is connected. */
   fault(server: string): Error | null
+  /** The connection to this very server, for commands without a key. */
+  connection(server: string): Redis | undefined
 }
 
 export interface Watcher {
@@ -49,6 +51,7 @@ function watchOne(client: Redis, { onLost }: Watcher): Servers {
     masters: () => masters,
     idOn: () => 'probe',
     fault: () => (client.status === 'ready' ? null : fault),
+    connection: () => client,
   }
 }
 
@@ -63,6 +66,7 @@ function watchCluster(client: Cluster, { onMasters, onLost }: Watcher): Servers 
   }
   const masterOf = (slot: number) => (client as unknown as { slots: string[][] }).slots[slot]?.[0] ?? ''
   const serverOf = (keyId: string) => masterOf(slotOf(keyId))
+  const connection = (server: string) => client.nodes().find((node) => nameOf(node) === server)
   const mastersNow = () => new Set(Array.from({ length: slots }, (_, slot) => masterOf(slot)))
 
   client.on('error', () => {})
@@ -91,9 +95,9 @@ function watchCluster(client: Cluster, { onMasters, onLost }: Watcher): Servers 
     fault(server) {
       // Commands for a node without slots go to the nodes that have them.
       const isNode = server !== '' && masters.has(server)
-      const node = client.nodes().find((candidate) => nameOf(candidate) === server)
-      const isReady = client.status === 'ready' && (!isNode || node?.status === 'ready')
+      const isReady = client.status === 'ready' && (!isNode || connection(server)?.status === 'ready')
       return isReady ? null : (faults.get(server) ?? notConnected())
     },
+    connection,
   }
 }

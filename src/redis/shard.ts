@@ -9,7 +9,7 @@ import { minuteOf } from '../rules/window.ts'
 import type { CountReply, OnCounted, Outage } from '../stores.ts'
 import { createCalls } from './calls.ts'
 import type { Hits } from './hits.ts'
-import type { Scripts } from './scripts.ts'
+import type { HitReply, Scripts } from './scripts.ts'
 import { createServerState, type ServerStateOptions } from './server-state.ts'
 import { withTimeout } from './with-timeout.ts'
 
@@ -22,6 +22,8 @@ export interface ShardOptions extends Omit<ServerStateOptions, 'onClock' | 'onLo
    */
   groupOf: (keyId: string) => string
   onBatch?: ((hits: number, keys: number) => void) | undefined
+  /** A call was answered, failed or was given up, so many seconds after it was sent. */
+  onCall?: ((seconds: number) => void) | undefined
   now: () => number
 }
 
@@ -30,6 +32,8 @@ export interface Shard {
   readonly isShared: boolean
   /** Why this instance counts in its place. */
   readonly outage: Outage | null
+  /** The server's clock as this instance knows it, Unix milliseconds. */
+  nowMs(): number
   /** False when full: nothing was counted. */
   hit(keyId: string, onCounted: OnCounted): boolean
   /** Counts locally from now on, until Redis answers a probe. */
@@ -37,35 +41,38 @@ export interface Shard {
   close(): void
 }
 
+const countIn = (reply: HitReply, i: number) => reply[2 + 2 * i] as number
+
 export function createShard(options: ShardOptions): Shard {
-  const { scripts, lastCounts, groupOf, onBatch, now, answerTimeoutMs } = options
+  const { scripts, lastCounts, groupOf, onBatch, onCall, now, answerTimeoutMs } = options
   /** Redis's clock less ours. It stays while Redis is down, and so do the windows. */
   let clockAheadMs = 0
 
-  function readClock([seconds, micros]: number[]): number {
+  function readClock([seconds, micros]: readonly number[]): number {
     const nowMs = seconds! * 1000 + Math.floor(micros! / 1000)
     clockAheadMs = nowMs - now()
     return nowMs
   }
 
-  function answer(hits: Hits, reply: number[]) {
-    const nowMs = readClock(reply)
+  function answer(hits: Hits, reply: HitReply) {
+    const nowMs = readClock(reply as number[])
     const minute = minuteOf(nowMs)
-    const counts = hits.sums.map((sum, i) => lastCounts.add(hits.keyIds[i]!, minute, sum, reply[2 + 2 * i]))
+    const counts = hits.sums.map((sum, i) => lastCounts.add(hits.keyIds[i]!, minute, sum, countIn(reply, i)))
     const versions = hits.sums.map((_, i) => reply[3 + 2 * i]!)
     hits.answer(counts, versions, { nowMs, monoMs: performance.now(), shared: true })
   }
 
   /** The reply of a call whose hits were counted locally: it continues the counts, nothing else. */
-  function remember(hits: Hits, reply: number[]) {
-    const minute = minuteOf(reply[0]! * 1000)
+  function remember(hits: Hits, reply: HitReply) {
+    const minute = minuteOf((reply[0] as number) * 1000)
     hits.keyIds.forEach((keyId, i) => {
-      lastCounts.add(keyId, minute, 0, reply[2 + 2 * i])
+      lastCounts.add(keyId, minute, 0, countIn(reply, i))
     })
   }
 
+  const nowMs = () => now() + clockAheadMs
   const localReply = (): CountReply => ({
-    nowMs: now() + clockAheadMs,
+    nowMs: nowMs(),
     monoMs: performance.now(),
     shared: false,
   })
@@ -88,17 +95,21 @@ export function createShard(options: ShardOptions): Shard {
   })
   calls.start((hits, answered) => {
     onBatch?.(hits.size(), hits.keyIds.length)
+    const sentAtMs = performance.now()
     const sent = scripts.hit(hits.keyIds, hits.sums)
+    const ended = () => onCall?.((performance.now() - sentAtMs) / 1000)
     withTimeout(sent, answerTimeoutMs).then(
       (reply) => {
+        ended()
         server.counted()
         answer(hits, reply)
-        answered()
+        answered(true)
       },
       (error: Error) => {
+        ended()
         server.failed(error)
         answerLocally(hits)
-        answered()
+        answered(false)
         // The call may still run. If its reply comes late, we at least know the counts.
         sent.then((reply) => remember(hits, reply)).catch(() => {})
       },
@@ -112,6 +123,7 @@ export function createShard(options: ShardOptions): Shard {
     get outage() {
       return server.outage
     },
+    nowMs,
     hit(keyId, onCounted) {
       if (server.mode !== 'local') return calls.add(keyId, onCounted)
       const reply = localReply()

@@ -7,7 +7,7 @@
  */
 import { randomBytes } from 'node:crypto'
 
-export type IdPrefix = 'apk_' | 'usr_' | 'aud_' | 'req_'
+export type IdPrefix = 'apk_' | 'usr_' | 'aud_' | 'req_' | 'ins_'
 
 const base36 = (n: number | bigint, width: number) => n.toString(36).padStart(width, '0')
 const processPart = base36(randomBytes(8).readBigUInt64BE() % 36n ** 12n, 12)

@@ -3,23 +3,24 @@ import { newId } from './id.ts'
 import type { KeyHasher } from './key-hasher.ts'
 import type { TokenFormat } from './token.ts'
 
-export interface NewKey {
+/** What comes from the token. A rotated key passes on the rest to its successor. */
+export interface MintedKey {
   id: string
-  userId: string
-  name: string
   hash: Buffer
   /** Which HASH_SECRET made the hash. */
   hashSecretId: string
   displayPrefix: string
+}
+
+export interface NewKey extends MintedKey {
+  userId: string
+  name: string
   rateLimitRpm: number
   expiresAt: number | null
 }
 
 /** Mints a token and makes the key that goes with it. Stores nothing. */
-export type MintKey = (wanted: Pick<NewKey, 'userId' | 'name' | 'rateLimitRpm' | 'expiresAt'>) => {
-  token: string
-  key: NewKey
-}
+export type MintKey = <Wanted extends object>(wanted: Wanted) => { token: string; key: Wanted & MintedKey }
 
 export const keyMinter =
   (format: TokenFormat, hasher: KeyHasher): MintKey =>
@@ -28,8 +29,8 @@ export const keyMinter =
     return {
       token,
       key: {
-        id: newId('apk_'),
         ...wanted,
+        id: newId('apk_'),
         hash: hasher.hash(token),
         hashSecretId: hasher.secretId,
         displayPrefix: format.displayPrefixOf(token),

@@ -10,6 +10,8 @@ import { crc32 } from 'node:zlib'
 export interface TokenFormat {
   /** KEY_PREFIX. */
   readonly prefix: string
+  /** Of every token, in characters. */
+  readonly tokenLength: number
   /** A new secret. */
   mint(): string
   /** Whether a token has the format and a valid checksum. It may never have been minted. */
@@ -49,6 +51,7 @@ export function tokenFormat(prefix: string): TokenFormat {
 
   return {
     prefix,
+    tokenLength: length,
     isWellFormed,
     mint() {
       const body = start + randomBase62(randomLength)

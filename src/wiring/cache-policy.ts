@@ -1,5 +1,7 @@
 /** How long instances trust a cached key, and so how long a change may have to wait. */
 
+import type { Config } from '../config.ts'
+
 export interface CachePolicy {
   /** While the shared counter confirms its version, milliseconds. */
   readonly cacheTtlMs: number
@@ -9,6 +11,8 @@ export interface CachePolicy {
    * The oldest copy that any instance trusts: a change that Redis does not confirm waits this long.
    */
   readonly maxStaleMs: number
+  /** While Postgres is down and the shared counter confirms it. */
+  readonly outageTtlMs: number
 }
 
 /** Without a shared counter the command line waits this long for the service, so it is short. */
@@ -19,16 +23,19 @@ const aloneCacheTtlMs = 1000
  * has no REDIS_URL.
  */
 export function cachePolicy(
-  keyCacheSeconds: number,
+  { keyCacheSeconds, outageCacheSeconds }: Pick<Config, 'keyCacheSeconds' | 'outageCacheSeconds'>,
   { embedded, inMemory }: { embedded: boolean; inMemory: boolean },
 ): CachePolicy {
   const cacheTtlMs = keyCacheSeconds * 1000
+  const outageTtlMs = outageCacheSeconds * 1000
   // Other instances may share a given database, and without Redis nothing would tell us of their
   // changes.
-  if (!embedded || !inMemory) return { cacheTtlMs, degradedCacheTtlMs: 0, maxStaleMs: cacheTtlMs }
+  if (!embedded || !inMemory)
+    return { cacheTtlMs, degradedCacheTtlMs: 0, maxStaleMs: cacheTtlMs, outageTtlMs }
   return {
     cacheTtlMs,
     degradedCacheTtlMs: Math.min(aloneCacheTtlMs, cacheTtlMs),
     maxStaleMs: aloneCacheTtlMs,
+    outageTtlMs,
   }
 }

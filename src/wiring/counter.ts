@@ -13,7 +13,7 @@ const redisWaitMs = 1000
 /** `alone`: no other process caches keys of this database. */
 export async function openCounter(
   { redis: servers }: Config,
-  { redis, onOutage, onBatch, patience = 1 }: OpenOptions,
+  { redis, onOutage, onOtherServer, onBatch, onRedisCall, onScanned, patience = 1 }: OpenOptions,
   alone: boolean,
 ): Promise<Counter> {
   const client = redis ?? (servers && connectRedis(servers))
@@ -22,7 +22,10 @@ export async function openCounter(
     client,
     patience,
     ...(onOutage && { onOutage }),
+    ...(onOtherServer && { onOtherServer }),
     ...(onBatch && { onBatch }),
+    ...(onRedisCall && { onCall: onRedisCall }),
+    ...(onScanned && { onScanned }),
   })
   try {
     await requireDatabase(client)

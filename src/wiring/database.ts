@@ -16,8 +16,6 @@ export interface Database {
   close(): Promise<void>
 }
 
-/** How long `serve` waits for a database that starts together with it. */
-const databaseWaitMs = 30_000
 /** To connect to the database and learn which migrations it has. */
 const databaseAnswerMs = 5000
 const databaseRetryMs = 500
@@ -59,7 +57,7 @@ interface Server {
  */
 async function migrateWhenReady(
   { url, ssl, name }: Server,
-  { role, onProgress, signal }: OpenOptions,
+  { role, onProgress, signal, databaseWaitMs = 30_000 }: OpenOptions,
 ): Promise<Migration[]> {
   const untilMs = performance.now() + (role === 'serve' ? databaseWaitMs : 0)
   let timeoutMs = databaseAnswerMs

@@ -13,12 +13,26 @@ export interface OpenOptions {
    */
   mintsKeys?: boolean
   onProgress?: (line: string) => void
+  /**
+   * How long `serve` waits for a database that starts together with it, milliseconds; 30,000 unless
+   * given.
+   */
+  databaseWaitMs?: number
   /** Stops waiting for a database that is not there yet. */
   signal?: AbortSignal
   onOutage?: RedisCounterOptions['onOutage']
+  onOtherServer?: RedisCounterOptions['onOtherServer']
   onBatch?: RedisCounterOptions['onBatch']
   /** A queue was full, and a request was answered 503. */
   onShed?: (queue: string) => void
+  onRedisCall?: RedisCounterOptions['onCall']
+  onScanned?: RedisCounterOptions['onScanned']
+  /** Work waited so long for a connection of this pool. */
+  onPostgresWait?: (pool: string, seconds: number) => void
+  /** Work held a connection of this pool for so long. */
+  onPostgresCall?: (pool: string, seconds: number) => void
+  /** So long after its commit, every instance sees a change. */
+  onPublished?: (seconds: number) => void
   /** A connection to count on in place of REDIS_URL's. */
   redis?: Redis | Cluster
   /**

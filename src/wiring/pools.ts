@@ -12,6 +12,10 @@ export const poolBounds = {
   management: { max: 4, timeoutMs: 1100 },
   audit: { max: 2, timeoutMs: 1200 },
   background: { max: 1, timeoutMs: 5000 },
+  /** Apart from the slow work in the background: an instance that is late looks dead. */
+  instances: { max: 1, timeoutMs: 1000 },
+  /** Connects when there is something to store. Rolling up an hour of many keys takes seconds. */
+  usage: { max: 1, timeoutMs: 60_000 },
   /** Connects only when the command line asks: a person waits, and a user may have many keys. */
   operator: { max: 1, timeoutMs: 30_000 },
 } as const
@@ -22,12 +26,25 @@ export interface Pools extends Record<Purpose, Pool> {
   close(): Promise<void>
 }
 
+/** A server under load may take longer than a request may wait. */
+const connectAttempts = 5
+
+async function connect(pool: Pool): Promise<void> {
+  for (let left = connectAttempts; ; left--) {
+    try {
+      return void (await pool.run((sql) => sql`select 1`))
+    } catch (error) {
+      if (left === 1) throw error
+    }
+  }
+}
+
 /**
  * Rejects if the pools of a service cannot connect, for example because a pooler refuses our
  * settings.
  */
 export async function openPools({ url, ssl }: Database, options: OpenOptions): Promise<Pools> {
-  const { onShed, patience = 1 } = options
+  const { onShed, onPostgresWait, onPostgresCall, patience = 1 } = options
   const pool = (purpose: Purpose) => {
     const { max, timeoutMs } = poolBounds[purpose]
     return createPool({
@@ -37,6 +54,8 @@ export async function openPools({ url, ssl }: Database, options: OpenOptions): P
       max,
       timeoutMs: timeoutMs * patience,
       onShed: () => onShed?.(`postgres_${purpose}`),
+      onWait: (seconds) => onPostgresWait?.(purpose, seconds),
+      onCall: (seconds) => onPostgresCall?.(purpose, seconds),
     })
   }
   const pools = {
@@ -44,15 +63,17 @@ export async function openPools({ url, ssl }: Database, options: OpenOptions): P
     management: pool('management'),
     audit: pool('audit'),
     background: pool('background'),
+    instances: pool('instances'),
+    usage: pool('usage'),
     operator: pool('operator'),
   }
   const close = async () => {
     // All at once: each may wait a second for a server that does not answer.
     await Promise.all(Object.values(pools).map((pool) => pool.close()))
   }
-  const { operator: _, ...connected } = pools
+  const { operator: _operator, usage: _usage, ...connected } = pools
   try {
-    await Promise.all(Object.values(connected).map((pool) => pool.run((sql) => sql`select 1`)))
+    await Promise.all(Object.values(connected).map(connect))
   } catch (error) {
     await close()
     throw error

@@ -6,13 +6,16 @@
 import type { Config } from '../config.ts'
 import { createPublish } from '../guard/publish.ts'
 import { createAuditLog } from '../postgres/audit.ts'
+import { createInstanceStore, dropSilentInstances } from '../postgres/instances.ts'
 import { createKeyStore } from '../postgres/keys.ts'
-import { dropPartitionsOlderThan, ensurePartitions } from '../postgres/partitions.ts'
+import { dropAuditPartitions, dropUsagePartitions, ensurePartitions } from '../postgres/partitions.ts'
+import { createUsageStore } from '../postgres/usage.ts'
 import { createUserStore } from '../postgres/users.ts'
 import type { KeyHasher } from '../rules/key-hasher.ts'
 import { keyMinter, type MintKey } from '../rules/new-key.ts'
 import { type TokenFormat, tokenFormat } from '../rules/token.ts'
-import type { AuditLog, Counter, KeyStore, UserStore } from '../stores.ts'
+import type { AuditLog, Counter, InstanceStore, KeyStore, UsageStore, UserStore } from '../stores.ts'
+import { createUsageHistory, type UsageHistory } from '../usage/history.ts'
 import { type CachePolicy, cachePolicy } from './cache-policy.ts'
 import { openCounter } from './counter.ts'
 import { type Database, openDatabase } from './database.ts'
@@ -24,18 +27,26 @@ export interface Stores extends Pick<Database, 'embedded' | 'applied'> {
   keys: KeyStore
   users: UserStore
   audit: AuditLog
+  usage: UsageStore
+  usageHistory: UsageHistory
+  instances: InstanceStore
   counter: Counter
   tokenFormat: TokenFormat
   hasher: KeyHasher
   mintKey: MintKey
   cachePolicy: CachePolicy
   /**
-   * Makes the coming partitions for refusals and drops those past AUDIT_RETENTION_DAYS. Returns the
-   * names dropped.
+   * Makes the coming partitions and drops those past AUDIT_RETENTION_DAYS or USAGE_RETENTION_DAYS.
+   * Returns the names dropped. Forgets silent instances.
    */
   maintain(): Promise<string[]>
   close(): Promise<void>
 }
+
+/** A request is then answered 503. Instances report once a second, so two reports fit. */
+const requestFenceTimeoutMs = 4000
+/** A command waits until a silent instance may use no copy any more. */
+const commandFenceTimeoutMs = 5000
 
 export async function openStores(config: Config, options: OpenOptions): Promise<Stores> {
   const opened: { close(): Promise<void> }[] = []
@@ -54,17 +65,30 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
     const format = tokenFormat(config.tokenPrefix)
     const hasher = await openHasher(config, database, options)
     const counter = await open(openCounter(config, options, isEmbedded && options.role === 'serve'))
-    const policy = cachePolicy(config.keyCacheSeconds, {
+    const policy = cachePolicy(config, {
       embedded: isEmbedded,
       inMemory: counter.mode === 'memory',
     })
-    const publish = createPublish({ counter, maxStaleMs: policy.maxStaleMs })
+    const instances = createInstanceStore(pools, policy)
+    const isAlone = isEmbedded && counter.mode === 'memory'
+    const isCommand = options.role === 'command'
+    const publish = createPublish({
+      counter,
+      maxStaleMs: policy.maxStaleMs,
+      fences: isAlone ? null : instances.fences,
+      fenceTimeoutMs: isCommand ? policy.outageTtlMs + commandFenceTimeoutMs : requestFenceTimeoutMs,
+      onPublished: options.onPublished,
+    })
     // The admin API answers in the time of a request; at the command line, a person waits.
-    const operatorPool = options.role === 'command' ? pools.operator : pools.management
+    const operatorPool = isCommand ? pools.operator : pools.management
+    const usage = createUsageStore(pools)
     return {
       keys: createKeyStore(pools, { keysPerUserMax: config.maxKeysPerUser, publish }),
       users: createUserStore(operatorPool, publish),
       audit: createAuditLog({ audit: pools.audit, operator: operatorPool }),
+      usage,
+      usageHistory: createUsageHistory({ usage, counter }),
+      instances,
       counter,
       hasher,
       tokenFormat: format,
@@ -76,7 +100,16 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
         // In two steps: a partition that cannot be dropped now must not keep the coming ones from
         // being made.
         await pools.background.run(ensurePartitions)
-        return pools.background.run((sql) => dropPartitionsOlderThan(sql, config.auditRetentionDays))
+        const { auditRetentionDays, usageRetentionDays } = config
+        const drops = await Promise.allSettled([
+          pools.background.run((sql) => dropAuditPartitions(sql, auditRetentionDays)),
+          pools.usage.run((sql) => dropUsagePartitions(sql, usageRetentionDays)),
+          pools.background.run(dropSilentInstances),
+        ])
+        return drops.flatMap((drop) => {
+          if (drop.status === 'rejected') throw drop.reason
+          return drop.value ?? []
+        })
       },
       close,
     }

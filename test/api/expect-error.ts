@@ -1,11 +1,16 @@
 /** What each error answer must be, by the design's table. Written out again here: the product's own table is what is tested. */
-import { FormatRegistry } from '@sinclair/typebox'
+import { FormatRegistry, type TSchema, TypeRegistry } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
 import type { Test } from 'tap'
 import { ErrorEnvelope } from '../../schemas/error.ts'
 import type { Answer } from '../instance.ts'
 
 FormatRegistry.Set('uri', (value) => URL.canParse(value))
+// Schemas of several types, or of some values, which TypeBox does not check by itself.
+TypeRegistry.Set<TSchema & { type: string | string[]; enum?: unknown[] }>('Unsafe', (schema, value) => {
+  const type = value === null ? 'null' : Number.isInteger(value) ? 'integer' : typeof value
+  return [schema.type].flat().includes(type) && (schema.enum?.includes(value) ?? true)
+})
 
 export const errors = {
   invalid_json: [400, 'invalid_request_error'],
@@ -20,6 +25,7 @@ export const errors = {
   method_not_allowed: [405, 'invalid_request_error'],
   request_timeout: [408, 'invalid_request_error'],
   key_not_active: [409, 'conflict_error'],
+  key_already_rotated: [409, 'conflict_error'],
   key_limit_reached: [409, 'conflict_error'],
   external_id_taken: [409, 'conflict_error'],
   payload_too_large: [413, 'invalid_request_error'],
@@ -37,6 +43,7 @@ const usualParam: Partial<Record<Code, string | null>> = {
   operator_unauthorized: 'authorization',
   not_found: 'id',
   key_not_active: null,
+  key_already_rotated: 'id',
   key_limit_reached: null,
 }
 

@@ -56,6 +56,7 @@ const byId: Record<string, (id: string) => Promise<RawAnswer>> = {
   GET: (id) => send('GET', `/v1/keys/${id}`),
   PATCH: (id) => send('PATCH', `/v1/keys/${id}`, '{"name":"taken"}'),
   DELETE: (id) => send('DELETE', `/v1/keys/${id}`),
+  rotate: (id) => send('POST', `/v1/keys/${id}/rotate`),
   starting_after: (id) => send('GET', `/v1/keys?starting_after=${id}`),
 }
 
@@ -75,8 +76,10 @@ t.test("a stranger's requests have changed nothing", async (t) => {
   t.equal(body.name, stranger.name)
 })
 
-t.test('the 404s of GET, PATCH and DELETE are the same', async (t) => {
-  const answers = await Promise.all([byId.GET!, byId.PATCH!, byId.DELETE!].map((ask) => ask(absent)))
+t.test('the 404s of GET, PATCH, DELETE and a rotation are the same', async (t) => {
+  const answers = await Promise.all(
+    [byId.GET!, byId.PATCH!, byId.DELETE!, byId.rotate!].map((ask) => ask(absent)),
+  )
   t.equal(new Set(answers.map(uniform)).size, 1)
 })
 
@@ -120,7 +123,7 @@ t.test('a wrong method is 405 and names the right ones', async (t) => {
     '/v1/keys': ['GET', 'POST'],
     [`/v1/keys/${caller.id}`]: ['DELETE', 'GET', 'PATCH'],
     '/v1/keys/apk_0': ['DELETE', 'GET', 'PATCH'],
-    '/v1/verify': ['GET'],
+    '/v1/keys/apk_0/rotate': ['POST'],
   }
   const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE', 'PURGE', 'PROPFIND']
   for (const [path, right] of Object.entries(allowed)) {

@@ -168,7 +168,8 @@ t.test('a set-up that was killed halfway leaves nothing half-made', async (t) =>
   await store(next.url, 'new')
   t.equal(await stored(next.url), 'new')
   await next.stop()
-  // The killed process's initdb may have written for a moment longer; a later start removes what it left.
+  // The killed process's initdb may have written for a moment longer; a later start removes what it
+  // left.
   await until('nothing is left', async () => {
     await (await open(t, dataDir)).stop()
     return halfMade().length === 0
@@ -197,7 +198,8 @@ t.test('a command that comes while the service stops gets a Postgres that goes o
   t.equal(await stored(command.url), 'before the stop')
 })
 
-// Not both at once: a command beside the service uses its Postgres, and loses it when the service stops.
+// Not both at once: a command beside the service uses its Postgres, and loses it when the service
+// stops.
 for (const [who, roles] of [
   ['other commands', ['command', 'command']],
   ['a service', ['serve']],

@@ -46,7 +46,10 @@ export function tally(faults: readonly string[]): Record<string, number> {
   return counts
 }
 
-/** What is wrong with answers to a usable key with one of these limits, as far as status and headers tell. */
+/**
+ * What is wrong with answers to a usable key with one of these limits, as far as status and headers
+ * tell.
+ */
 export const wrongAnswers = (answers: readonly Counted[], ...limits: number[]): string[] =>
   answers.flatMap((answer) => wrongAnswer(answer, limits) ?? [])
 
@@ -69,7 +72,10 @@ function wrongAnswer(
 export const admitted = (answers: readonly Counted[]): number =>
   answers.filter(({ status }) => status === 200).length
 
-/** What is wrong with the count of one key in one minute: each number must be given once, from the first to the last. */
+/**
+ * What is wrong with the count of one key in one minute: each number must be given once, from the
+ * first to the last.
+ */
 export function countFault(
   answers: readonly Counted[],
   limit: number,
@@ -86,7 +92,10 @@ export function countFault(
   return inRedis === answers.length ? null : `${answers.length} sent and ${inRedis} counted in Redis`
 }
 
-/** The minutes, one string each, in which the answers to a key were not counted exactly: once each, in one common count. */
+/**
+ * The minutes, one string each, in which the answers to a key were not counted exactly: once each,
+ * in one common count.
+ */
 export async function inexact(
   { countIn }: Pick<Fleet, 'countIn'>,
   { id }: { id: string },
@@ -112,8 +121,9 @@ export function groupBy<T, K>(all: readonly T[], nameOf: (one: T) => K): Map<K, 
 }
 
 /**
- * Where an instance went back in its count of one key within a minute: admitted more than the limit, gave a number twice, or gave
- * a request a lower one than an earlier request had been answered with. Its own count goes on whatever becomes of Redis.
+ * Where an instance went back in its count of one key within a minute: admitted more than the
+ * limit, gave a number twice, or gave a request a lower one than an earlier request had been
+ * answered with. Its own count goes on whatever becomes of Redis.
  */
 export function stepsBack(answers: readonly Answered[], limit: number): string[] {
   const minutes = groupBy(answers, ({ target, resetS }) => `${target} ${resetS}`)

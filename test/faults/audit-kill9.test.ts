@@ -1,7 +1,7 @@
 /**
- * No refusal unrecorded: the reason behind any request id that a client was given can be found, although the service and Postgres
- * are killed (kill -9) again and again. This Postgres does not wait for its disk (fsync is off): what a process has written outlives
- * the process all the same.
+ * No refusal unrecorded: the reason behind any request id that a client was given can be found,
+ * although the service and Postgres are killed (kill -9) again and again. This Postgres does not
+ * wait for its disk (fsync is off): what a process has written outlives the process all the same.
  */
 import { request } from 'node:http'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -28,7 +28,10 @@ const refused = (token: string): Record<string, string>[] => [
   { authorization: `Bearer ${token}` },
 ]
 
-/** The request id in the head of a 401: the client has it by then, whatever becomes of the rest. Null if there was none. */
+/**
+ * The request id in the head of a 401: the client has it by then, whatever becomes of the rest.
+ * Null if there was none.
+ */
 function refusedId(port: number, headers: Record<string, string>): Promise<string | null> {
   return new Promise((resolve) => {
     const sent = request({ port, host: '127.0.0.1', path: '/v1/verify', headers }, (response) => {
@@ -39,7 +42,10 @@ function refusedId(port: number, headers: Record<string, string>): Promise<strin
   })
 }
 
-/** Clients that send one request after the other to the service that is there, and the ids they were given. */
+/**
+ * Clients that send one request after the other to the service that is there, and the ids they were
+ * given.
+ */
 function startFlood(t: Test, port: () => number, kinds: Record<string, string>[]) {
   const given: string[] = []
   let isOver = false
@@ -47,7 +53,8 @@ function startFlood(t: Test, port: () => number, kinds: Record<string, string>[]
     while (!isOver) {
       const id = await refusedId(port(), kinds[i % kinds.length]!)
       if (id !== null) given.push(id)
-      // Nothing is there, or it cannot record: a client that hammered it would only take its processor.
+      // Nothing is there, or it cannot record: a client that hammered it would only take its
+      // processor.
       else await pause(20)
     }
   })

@@ -1,5 +1,5 @@
-// While Redis is down nothing can announce a change to the other instances: its response waits until none of them can trust an
-// older copy.
+// While Redis is down nothing can announce a change to the other instances: its response waits
+// until none of them can trust an older copy.
 import t, { type Test } from 'tap'
 import { startPrivateRedis } from '../services/index.ts'
 import { recordFigure, scaled } from '../soak.ts'

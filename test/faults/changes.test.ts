@@ -1,5 +1,5 @@
-// Once a change is answered on one instance, it decides the next request on every other one, although that one has just had the
-// key in its cache.
+// Once a change is answered on one instance, it decides the next request on every other one,
+// although that one has just had the key in its cache.
 import t from 'tap'
 import { recordFigure, scaled } from '../soak.ts'
 import {

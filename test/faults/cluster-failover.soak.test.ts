@@ -1,4 +1,5 @@
-// A Redis Cluster whose masters have replicas: one master is lost, its replica takes over, and the instances follow.
+// A Redis Cluster whose masters have replicas: one master is lost, its replica takes over, and the
+// instances follow.
 import t, { type Test } from 'tap'
 import { until } from '../process/until.ts'
 import { recordFigure, scaled } from '../soak.ts'
@@ -17,7 +18,10 @@ import { isDegraded, untilShared } from './fleet.ts'
 const share = 1
 const slot = 8192
 
-/** As clusters are by default: from the moment a master is given up until its replica has taken over, no node takes any key. */
+/**
+ * As clusters are by default: from the moment a master is given up until its replica has taken
+ * over, no node takes any key.
+ */
 const fleet = await startClusterFleet(t, { replicas: 1 })
 
 async function round(t: Test, { cluster, instances }: ClusterFleet, isFrozen: boolean) {

@@ -17,7 +17,10 @@ const limits: Record<Role, number> = {
   other: plenty,
   otherLimited: smallLimit,
 }
-/** From a fault until this much later its p99 may be this much above that of requests that need no server. */
+/**
+ * From a fault until this much later its p99 may be this much above that of requests that need no
+ * server.
+ */
 export const switchMs = 1000
 const switchP99MsMax = 250
 const backMsMax = 2000
@@ -27,7 +30,10 @@ export interface Prepared {
   /** One of the node's own that has no load on it. */
   quiet: FleetKey
   traffic: Traffic<Role>
-  /** For a key of the node that has used up its minute on every instance: what is admitted in that minute all the same. */
+  /**
+   * For a key of the node that has used up its minute on every instance: what is admitted in that
+   * minute all the same.
+   */
   admittedBeyond(): Promise<number>
 }
 

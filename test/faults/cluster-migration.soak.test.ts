@@ -1,4 +1,5 @@
-// A Redis Cluster that moves slots while their keys are in use, as is done to grow it or to spread its load.
+// A Redis Cluster that moves slots while their keys are in use, as is done to grow it or to spread
+// its load.
 import slotOf from 'cluster-key-slot'
 import t, { type Test } from 'tap'
 import { failedOf, p99, type Sample } from '../load.ts'
@@ -39,7 +40,10 @@ function suite(fleet: ClusterFleet) {
   const moveTo = ({ id }: FleetKey, to: number) => moveSlot(cluster, slotOf(id), to)
   const byId = (keys: FleetKey[]) => Object.fromEntries(keys.map((key) => [key.id, key]))
 
-  /** Three keys of one user in one slot. The last was changed before, so it has a version to move, too. */
+  /**
+   * Three keys of one user in one slot. The last was changed before, so it has a version to move,
+   * too.
+   */
   async function makeNeighbours(): Promise<FleetKey[]> {
     const bySlot = new Map<number, FleetKey[]>()
     const { userId, key } = await makePerson(fleet)
@@ -115,8 +119,9 @@ function suite(fleet: ClusterFleet) {
     const again: Watched[] = []
 
     /**
-     * With keys of one node in different slots, because slots that move at once go from one node to one other. A node that both
-     * gives and takes slots would claim them all again with a newer epoch, even those that it has just given away.
+     * With keys of one node in different slots, because slots that move at once go from one node to
+     * one other. A node that both gives and takes slots would claim them all again with a newer
+     * epoch, even those that it has just given away.
      */
     async function makePeopleOn(node: number, count: number): Promise<Person[]> {
       const bySlot = new Map<number, Person>()
@@ -191,7 +196,8 @@ function suite(fleet: ClusterFleet) {
       const traffic = startTraffic(t, fleet, { key: key!, limited: limited! })
       await traffic.more(20)
       for (const moving of movings) await moving.open()
-      // Longer than the 2 s after which a client looks at the slots again, and disconnects from nodes that have none.
+      // Longer than the 2 s after which a client looks at the slots again, and disconnects from
+      // nodes that have none.
       await traffic.more(perSecond * 2.5)
       for (const moving of movings) await moving.close()
       const backMs = await untilShared(fleet.instances)

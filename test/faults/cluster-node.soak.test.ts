@@ -1,5 +1,5 @@
-// One node of a Redis Cluster dies or freezes, and none takes its place: the instances count its keys meanwhile, and those of the
-// other nodes as if nothing were wrong.
+// One node of a Redis Cluster dies or freezes, and none takes its place: the instances count its
+// keys meanwhile, and those of the other nodes as if nothing were wrong.
 import t, { type Test } from 'tap'
 import { until } from '../process/until.ts'
 import { recordFigure, scaled } from '../soak.ts'
@@ -10,7 +10,10 @@ import { isDegraded, isSlow, redisLines, undisturbed, untilShared } from './flee
 
 type Fault = 'killed' | 'frozen'
 
-/** Otherwise no node takes any key while one is down, and the instances count all keys by themselves. */
+/**
+ * Otherwise no node takes any key while one is down, and the instances count all keys by
+ * themselves.
+ */
 const fleet = await startClusterFleet(t, { args: ['--cluster-require-full-coverage', 'no'] })
 
 /** `untilGiven`: long enough for the other nodes to give it up, or only for a moment. */
@@ -56,7 +59,8 @@ async function round(t: Test, fleet: ClusterFleet, fault: Fault, n: number) {
   const index = (n + 1) % 3
   const untilGiven = (fault === 'killed') === (n % 2 === 0)
   const isOfNode = (line: string) => line.includes(`:${fleet.cluster.nodes[index]!.port}: `)
-  // Another node may see none of the others for a moment, and then refuses its own keys too (CLUSTERDOWN).
+  // Another node may see none of the others for a moment, and then refuses its own keys too
+  // (CLUSTERDOWN).
   const isOfOthers = (line: string) => !isOfNode(line) && (isSlow(line) || /CLUSTERDOWN/.test(line))
   const lost = await undisturbed(t, fleet, () => loseNode(t, fleet, fault, index, untilGiven), isOfOthers)
   const { keys, quiet, loss, during, lines } = lost

@@ -1,4 +1,5 @@
-// The service on a Redis Cluster, given by the URLs of its nodes: what holds on one Redis holds on three.
+// The service on a Redis Cluster, given by the URLs of its nodes: what holds on one Redis holds on
+// three.
 import slotOf from 'cluster-key-slot'
 import t from 'tap'
 import { recordFigure, scaled } from '../soak.ts'

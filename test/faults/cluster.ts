@@ -1,4 +1,5 @@
-// Processes of the service that count in one real Redis Cluster: its nodes, its slots, and a steady load on a few keys.
+// Processes of the service that count in one real Redis Cluster: its nodes, its slots, and a steady
+// load on a few keys.
 import type { Redis } from 'ioredis'
 import type { Test } from 'tap'
 import { type Sample, startLoad } from '../load.ts'
@@ -26,7 +27,10 @@ export const perSecond = 60
 export interface Traffic<Name extends string> {
   /** Waits until each key has had this many more answers. */
   more(count?: number): Promise<void>
-  /** Stops sending. The answers by the names of the keys, and those of requests that need neither Redis nor Postgres. */
+  /**
+   * Stops sending. The answers by the names of the keys, and those of requests that need neither
+   * Redis nor Postgres.
+   */
   stop(): Promise<{ answers: Record<Name, (Sample & Answered)[]>; idle: Sample[] }>
 }
 
@@ -62,7 +66,10 @@ export async function inTurn({ urls }: Fleet, { token }: FleetKey, count: number
   return answers
 }
 
-/** By how much the key's counter in Redis grows with this many requests: by as many, if they are counted there and only there. */
+/**
+ * By how much the key's counter in Redis grows with this many requests: by as many, if they are
+ * counted there and only there.
+ */
 export async function growthOf(fleet: Fleet, key: FleetKey, count: number): Promise<number> {
   for (;;) {
     const [{ resetS }] = (await inTurn(fleet, key, 1)) as [Counted]
@@ -132,7 +139,10 @@ export interface SlotMove {
   readonly to: number
   /** From now on the old node redirects requests for names that it does not have. */
   open(): Promise<void>
-  /** Moves the names that are there now, or only those that match. A name that the new node has already is an error. */
+  /**
+   * Moves the names that are there now, or only those that match. A name that the new node has
+   * already is an error.
+   */
   move(only?: RegExp): Promise<void>
   /** The new node has the slot; the others may not know it yet. */
   take(): Promise<void>

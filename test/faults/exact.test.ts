@@ -1,4 +1,5 @@
-// Exact: in one minute a key admits its limit and not one request more, whatever the instances, the concurrency and the moment.
+// Exact: in one minute a key admits its limit and not one request more, whatever the instances, the
+// concurrency and the moment.
 import t from 'tap'
 import { recordFigure, soaking } from '../soak.ts'
 import { expectExact, type Flood } from './exactness.ts'

@@ -31,7 +31,10 @@ export const minuteEndS = (ms: number) => (Math.floor(ms / 60_000) + 1) * 60
 const beforeTurnMs = 1000
 const afterTurnMs = 1000
 
-/** Until `untilMs` of the wall clock, which is Redis's too, and until more was sent in some minute than the limit. */
+/**
+ * Until `untilMs` of the wall clock, which is Redis's too, and until more was sent in some minute
+ * than the limit.
+ */
 async function flood(fleet: Fleet, { limit, requests, atOnce }: Flood, untilMs: number): Promise<Flooded> {
   const key = (await makeKeys(fleet, 1, { rateLimitRpm: limit }))[0]!
   const flooded: Flooded = { key, faults: [], minutes: 0, exceeded: 0, requests: 0, crossing: 0 }
@@ -67,7 +70,8 @@ async function flood(fleet: Fleet, { limit, requests, atOnce }: Flood, untilMs: 
     const isOver = nowMs >= untilMs
     if (isOver && flooded.requests >= requests && (flooded.exceeded > 0 || sent > limit)) break
     const turnMs = minuteEndS(nowMs) * 1000
-    // In the soak every second minute leaves some of the limit, so that there are admissions on both sides of a turn.
+    // In the soak every second minute leaves some of the limit, so that there are admissions on
+    // both sides of a turn.
     const share = soaking && (turnMs / 60_000) % 2 === 1 ? 0.5 : 1
     if (!isOver && sent >= requests * share)
       await pause(Math.max(0, Math.min(turnMs - beforeTurnMs, untilMs) - nowMs))

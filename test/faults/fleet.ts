@@ -1,4 +1,5 @@
-// A fleet: instances of the service as processes, on one Postgres and on a Redis or Redis Cluster that may fail.
+// A fleet: instances of the service as processes, on one Postgres and on a Redis or Redis Cluster
+// that may fail.
 import slotOf from 'cluster-key-slot'
 import { Cluster, type Redis } from 'ioredis'
 import type { Test } from 'tap'
@@ -15,7 +16,10 @@ export interface Fleet {
   readonly urls: readonly string[]
   /** None if they run in this process. */
   readonly instances: readonly Serving[]
-  /** One more instance, in this process: creates users and keys as the command line does, and takes no load. */
+  /**
+   * One more instance, in this process: creates users and keys as the command line does, and takes
+   * no load.
+   */
   readonly office: Instance
   /** The test's own connection, to look into Redis. */
   readonly redis: Redis | Cluster
@@ -61,7 +65,10 @@ export async function startFleet(
   return { urls, instances, office, redis, env, countIn: counterOf(redis), log }
 }
 
-/** Where there is no redis-server that processes could share, the instances and the Redis run in this process. */
+/**
+ * Where there is no redis-server that processes could share, the instances and the Redis run in
+ * this process.
+ */
 export async function startAnyFleet(t: Test): Promise<Fleet> {
   if ((await findRedisServer()) !== null) return startFleet(t, (await startPrivateRedis(t))!.url)
   const services = await useServices(t)
@@ -156,11 +163,17 @@ export const redisLines = (log: Record<string, unknown>[]): string[] =>
   log.filter(({ msg }) => /Redis/.test(String(msg))).map(({ msg, reason }) => `${msg} ${reason ?? ''}`.trim())
 
 export const outages = ({ log }: Fleet): string[] => redisLines(log()).filter((line) => /is down/.test(line))
-/** On a busy machine Redis may need longer than the 100 ms it is given; then the instance counts by itself, as it should. */
+/**
+ * On a busy machine Redis may need longer than the 100 ms it is given; then the instance counts by
+ * itself, as it should.
+ */
 export const isSlow = (line: string) => /no answer in \d+ ms/.test(line)
 const attemptsMax = scaled(20, 6)
 
-/** Repeats the work, with new keys, if an instance did not see Redis in the meantime: then counts need not be exact. */
+/**
+ * Repeats the work, with new keys, if an instance did not see Redis in the meantime: then counts
+ * need not be exact.
+ */
 export async function undisturbed<T>(
   t: Test,
   { instances, log }: Fleet,
@@ -180,7 +193,10 @@ export async function undisturbed<T>(
   throw new Error(`disturbed in each of ${attemptsMax} attempts`)
 }
 
-/** A counter without an expiry would be one more for every key and minute, for ever: counters stay 2 minutes, versions 10. */
+/**
+ * A counter without an expiry would be one more for every key and minute, for ever: counters stay 2
+ * minutes, versions 10.
+ */
 export async function everyCounterExpires(t: Test, given: Redis | Cluster): Promise<void> {
   const redis = given as Redis
   const names: string[] = []

@@ -1,4 +1,5 @@
-// A client tries keys, as many as a machine can send: memory stays flat, keys in use are served, and each refusal is recorded.
+// A client tries keys, as many as a machine can send: memory stays flat, keys in use are served,
+// and each refusal is recorded.
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
@@ -83,7 +84,8 @@ t.test('a flood of unknown keys', async (t) => {
   const [all] = await sql`select count(*)::int as entries from audit_log where event = 'auth.refused'`
   t.ok(all!.entries >= after.refused, `${after.refused} refused, ${all!.entries} recorded`)
 
-  // A heap that has just been filled has not been collected yet: only a long run says something of memory.
+  // A heap that has just been filled has not been collected yet: only a long run says something of
+  // memory.
   const half = Math.floor(rssMb.length / 2)
   const [early, late] = [quantile(rssMb.slice(0, half), 0.5), quantile(rssMb.slice(half), 0.5)]
   if (soaking) t.ok(late < early * 1.1, `RSS ${early} MB in the first half, ${late} MB in the second`)

@@ -1,6 +1,7 @@
 /**
- * A network between an instance and Redis that can drop everything. It has a process of its own: inside the one that makes the load
- * it would be as slow as that, and an instance takes a Redis that answers after 100 ms for one that is down.
+ * A network between an instance and Redis that can drop everything. It has a process of its own:
+ * inside the one that makes the load it would be as slow as that, and an instance takes a Redis
+ * that answers after 100 ms for one that is down.
  *
  * Run as a program: argv is where it leads, messages are orders; it ends with its parent.
  */

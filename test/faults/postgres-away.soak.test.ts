@@ -1,4 +1,5 @@
-// Postgres killed and frozen under load: keys in use go on, everything else says when to come back, and does come back.
+// Postgres killed and frozen under load: keys in use go on, everything else says when to come back,
+// and does come back.
 import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
 import { startLoad, statuses } from '../load.ts'

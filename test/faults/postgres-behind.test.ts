@@ -1,5 +1,6 @@
-// Another Postgres takes over behind the same address, and the connections to the old one stay open: nothing that the old one still
-// says decides a request. Under load: postgres-failover.soak.test.ts.
+// Another Postgres takes over behind the same address, and the connections to the old one stay
+// open: nothing that the old one still says decides a request. Under load:
+// postgres-failover.soak.test.ts.
 import t, { type Test } from 'tap'
 import { makeKey, startInstance } from '../instance.ts'
 import { until } from '../process/until.ts'

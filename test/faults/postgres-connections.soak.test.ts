@@ -1,4 +1,5 @@
-// The service's connections to Postgres ended over and over, all slots taken by others, and all of a pool's held up.
+// The service's connections to Postgres ended over and over, all slots taken by others, and all of
+// a pool's held up.
 import { setTimeout as pause } from 'node:timers/promises'
 import postgres, { type Sql } from 'postgres'
 import t, { type Test } from 'tap'
@@ -18,7 +19,10 @@ import {
   underLoad,
 } from './postgres-fault.ts'
 
-/** A few more than the service has. A refusal beyond it looks like max_connections to a client, and needs no 300 processes. */
+/**
+ * A few more than the service has. A refusal beyond it looks like max_connections to a client, and
+ * needs no 300 processes.
+ */
 const connectionsMax = 16
 
 const server = await startPrivatePostgres(t)
@@ -37,7 +41,10 @@ const endConnections = async () => {
   return ended.length
 }
 
-/** Keys that cannot be changed until they are unlocked, each with a caller. Two users, because one has only half of the connections. */
+/**
+ * Keys that cannot be changed until they are unlocked, each with a caller. Two users, because one
+ * has only half of the connections.
+ */
 async function lockKeys(t: Test) {
   const pairs = await Promise.all([1, 2].map(() => makeKeys({ office: instance }, 2)))
   const locked = pairs.map(([caller, key]) => ({

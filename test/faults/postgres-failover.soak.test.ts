@@ -1,5 +1,6 @@
-// Another Postgres takes over behind the same address: the service finds it by itself, even if its connections to the old one stay
-// open. (That it trusts nothing the old one still says: postgres-behind.test.ts.)
+// Another Postgres takes over behind the same address: the service finds it by itself, even if its
+// connections to the old one stay open. (That it trusts nothing the old one still says:
+// postgres-behind.test.ts.)
 import t, { type Test } from 'tap'
 import { recordFigure, scaled } from '../soak.ts'
 import {
@@ -28,7 +29,10 @@ const pair = await startPair(t)
 if (pair !== null) {
   const { address, world, startStandby } = pair
 
-  /** Afterwards each 401 that a client was given is in the log of the server that is then the primary. */
+  /**
+   * Afterwards each 401 that a client was given is in the log of the server that is then the
+   * primary.
+   */
   async function repeat(
     t: Test,
     fault: () => Promise<Pick<Fault, 'begin' | 'end' | 'fates'>>,

@@ -1,4 +1,5 @@
-// A table locked as a careless migration or a VACUUM FULL locks it: what needs it is 503 in time, the rest goes on.
+// A table locked as a careless migration or a VACUUM FULL locks it: what needs it is 503 in time,
+// the rest goes on.
 import t, { type Test } from 'tap'
 import type { Row } from '../figures.ts'
 import { startPrivatePostgres } from '../services/index.ts'
@@ -26,7 +27,8 @@ const tables: [Extract<Row, `postgres-locked-${string}`>, string, Fates][] = [
   ['postgres-locked-api_keys', 'api_keys', onlyCached],
   // A list needs no user, but a connection, and requests that need the table hold those up.
   ['postgres-locked-users', 'users', { ...onlyCached, listing: 'falters' }],
-  // No refusal goes unrecorded. A change that changes nothing writes no entry, and may or may not have to look.
+  // No refusal goes unrecorded. A change that changes nothing writes no entry, and may or may not
+  // have to look.
   ['postgres-locked-audit_log', 'audit_log', { ...everything, unknown: 'stops', writing: 'falters' }],
 ]
 

@@ -1,4 +1,5 @@
-// A primary behind an address, and hot standbys that confirm each of its commits and can be promoted in its place.
+// A primary behind an address, and hot standbys that confirm each of its commits and can be
+// promoted in its place.
 import { chown, mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Test } from 'tap'
@@ -25,7 +26,10 @@ export interface Standby extends PrivatePostgres {
 export interface Pair {
   /** Set it after a failover. */
   primary: PrivatePostgres
-  /** What a proxy in front of Postgres, or its DNS name, is. Connections that are open stay where they are. */
+  /**
+   * What a proxy in front of Postgres, or its DNS name, is. Connections that are open stay where
+   * they are.
+   */
   address: TcpProxy
   /** Its instance reaches Postgres by the address. */
   world: World
@@ -33,7 +37,10 @@ export interface Pair {
   startStandby(): Promise<Standby>
 }
 
-/** Null, with a skipped assertion, where there is no pg_basebackup: the Postgres that npm installs has none. */
+/**
+ * Null, with a skipped assertion, where there is no pg_basebackup: the Postgres that npm installs
+ * has none.
+ */
 export async function startPair(t: Test): Promise<Pair | null> {
   const binaries = await findLocalPostgres()
   if (!binaries || !(await isProgram(join(binaries.directory, 'pg_basebackup')))) {

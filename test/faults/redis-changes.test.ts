@@ -1,5 +1,5 @@
-// A key is revoked or its limit changed on one instance while Redis fails: the other goes by it from the moment of the answer, which
-// may be late, and is true.
+// A key is revoked or its limit changed on one instance while Redis fails: the other goes by it
+// from the moment of the answer, which may be late, and is true.
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { recordFigure, scaled, soaking } from '../soak.ts'
@@ -26,7 +26,10 @@ import {
   startRedisFleet,
 } from './redis-faults.ts'
 
-/** A short run takes the fault that loses all, and the one where the other instance goes on trusting a Redis that heard nothing. */
+/**
+ * A short run takes the fault that loses all, and the one where the other instance goes on trusting
+ * a Redis that heard nothing.
+ */
 const briefly: [string, Fault][] = [
   ['Redis killed', killed],
   ['the instance that makes the change cut off', blackHoled(0)],
@@ -46,7 +49,10 @@ const kinds = [
   { name: 'raised', limit: 3, newLimit: plenty },
 ] as const
 const cacheS = scaled(1, 5)
-/** What a change takes beyond KEY_CACHE_SECONDS at most: the margin of 0.25 s, its statements in Postgres, a busy machine. */
+/**
+ * What a change takes beyond KEY_CACHE_SECONDS at most: the margin of 0.25 s, its statements in
+ * Postgres, a busy machine.
+ */
 const slackMs = 2000
 /** Changes begin from this long before the fault. */
 const leadMs = 60
@@ -82,7 +88,10 @@ async function round(t: Test, fleet: RedisFleet, fault: Fault) {
   wrong.push(...wrongNow)
 }
 
-/** Resolves a moment after all count in Redis again: what has been answered holds with Redis there, too. */
+/**
+ * Resolves a moment after all count in Redis again: what has been answered holds with Redis there,
+ * too.
+ */
 async function endure(fleet: RedisFleet, fault: Fault) {
   await pause(leadMs)
   await fault.begin(fleet)

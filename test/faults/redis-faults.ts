@@ -13,7 +13,10 @@ export interface RedisFleet extends Fleet {
   networks: Network[]
 }
 
-/** Two instances; the first `networks` of them reach Redis through a network of their own. Null without a redis-server. */
+/**
+ * Two instances; the first `networks` of them reach Redis through a network of their own. Null
+ * without a redis-server.
+ */
 export async function startRedisFleet(
   t: Test,
   { networks: count = 0, env = {} }: { networks?: number; env?: Env } = {},
@@ -54,7 +57,9 @@ export const frozen: Fault = {
   affects: all,
 }
 
-/** Nothing passes between Redis and the instances with these numbers, and no connection is closed. */
+/**
+ * Nothing passes between Redis and the instances with these numbers, and no connection is closed.
+ */
 export const blackHoled = (...which: number[]): Fault => ({
   begin: ({ networks }) => Promise.all(which.map((i) => networks[i]!.blackHole())),
   end: ({ networks }) => Promise.all(which.map((i) => networks[i]!.heal())),

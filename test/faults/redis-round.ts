@@ -1,4 +1,5 @@
-// Rounds of one fault of Redis: load on two instances, Redis fails at a random moment and comes back, and what came of it all.
+// Rounds of one fault of Redis: load on two instances, Redis fails at a random moment and comes
+// back, and what came of it all.
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Test } from 'tap'
 import type { Row } from '../figures.ts'
@@ -32,7 +33,9 @@ type RedisRow = Exclude<Extract<Row, `redis-${string}`>, 'redis-changes'>
 
 const switchP99MsMax = 250
 const backMsMax = 2000
-/** The switch is the fault and this long after it, and the return of Redis and this long after that. */
+/**
+ * The switch is the fault and this long after it, and the return of Redis and this long after that.
+ */
 const switchMs = 1000
 const smallLimit = 30
 const spentLimit = 4
@@ -93,7 +96,10 @@ async function repeat(t: Test, fleet: RedisFleet, fault: Fault, chance: Chance, 
   })
 }
 
-/** One line says that Redis is down, and one that it is back, of each instance that it concerns, and no others. */
+/**
+ * One line says that Redis is down, and one that it is back, of each instance that it concerns, and
+ * no others.
+ */
 function expectLines(t: Test, fleet: RedisFleet, fault: Fault, rounds: readonly Round[]): void {
   const affected = fault.affects(fleet)
   for (const [i, instance] of fleet.instances.entries()) {
@@ -200,7 +206,10 @@ async function notShared(fleet: RedisFleet): Promise<string[]> {
   return (await inexact(fleet, key, answers, spentLimit)).map((fault) => `afterwards ${fault}`)
 }
 
-/** When the instance has said that it counts in Redis, and Redis has counted a request with its key since. */
+/**
+ * When the instance has said that it counts in Redis, and Redis has counted a request with its key
+ * since.
+ */
 async function countsInRedis(
   { redis, countIn }: RedisFleet,
   instance: Serving,

@@ -1,5 +1,6 @@
-// Two of three instances have a wrong clock, 90 s fast and 90 s slow. Minutes are Redis's and keys expire by the database's time, so
-// nothing of it may show. libfaketime (Debian's package `faketime`) sets the clock of the day; the monotonic one stays right.
+// Two of three instances have a wrong clock, 90 s fast and 90 s slow. Minutes are Redis's and keys
+// expire by the database's time, so nothing of it may show. libfaketime (Debian's package
+// `faketime`) sets the clock of the day; the monotonic one stays right.
 import { existsSync } from 'node:fs'
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -100,7 +101,10 @@ async function tests(library: string, redis: PrivateRedis, fleet: Fleet) {
   })
 }
 
-/** Keys that expire soon, created by each instance with its own idea of the time and used on all, before and after. */
+/**
+ * Keys that expire soon, created by each instance with its own idea of the time and used on all,
+ * before and after.
+ */
 async function expectExpiry(t: Test, fleet: Fleet, aheadS: number) {
   const { urls } = fleet
   const [manager] = await makeKeys(fleet, 1)

@@ -1,4 +1,5 @@
-// The batch: what arrives in one turn goes out as one, each item gets its own answer, and everything is bounded.
+// The batch: what arrives in one turn goes out as one, each item gets its own answer, and
+// everything is bounded.
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import fc from 'fast-check'
 import t from 'tap'

@@ -1,13 +1,13 @@
 // Every combination of what the gate may know when a count arrives, and what it does then.
 import t from 'tap'
-import { type Decision, decide, postgresDownMs, type Trust } from '../../src/guard/decide.ts'
+import { type Decision, decide, type Trust } from '../../src/guard/decide.ts'
 
 const cacheTtlMs = 5000
 /** For the only instance on an embedded database, without Redis. */
 const aloneTtlMs = 1000
 const readAtMs = 1_000_000
 
-const versions = { 'none known': 0, older: 3, same: 4, newer: 5, unreadable: -1 } as const
+const versions = { 'none known': 0, older: 3, same: 4, newer: 5, 'a lease': '4?1.2' } as const
 const trustedVersions: readonly string[] = ['none known', 'older', 'same']
 const counters = {
   'counted in Redis': { shared: true, degradedCacheTtlMs: 0 },
@@ -16,7 +16,10 @@ const counters = {
 } as const
 const ages = [0, 499, 500, 501, 999, 1000, 2500, 2501, 4999, 5000, 59_999, 60_000, 600_000]
 
-/** The decision on a current copy of this age: from (ms), to (exclusive), with Postgres up, with Postgres down. */
+/**
+ * The decision on a current copy of this age: from (ms), to (exclusive), with Postgres up, with
+ * Postgres down.
+ */
 const expected: Record<keyof typeof counters, [number, number, Decision, Decision][]> = {
   'counted in Redis': [
     [0, 2501, 'admit', 'admit'],
@@ -48,7 +51,9 @@ for (const counting of Object.keys(counters) as (keyof typeof counters)[]) {
                 cacheTtlMs,
                 degradedCacheTtlMs,
                 invalidBeforeMs: invalidated ? readAtMs + 1 : readAtMs,
-                postgresDown,
+                postgresDownUntilMs: postgresDown ? monoMs + 1 : monoMs,
+                outageTtlMs: 60_000,
+                oldCopies: { fromMs: readAtMs, untilMs: monoMs + 1 },
               }
               const decision = decide(key, version, { nowMs: 0, monoMs, shared }, trust)
               if (decision !== wanted)
@@ -61,12 +66,25 @@ for (const counting of Object.keys(counters) as (keyof typeof counters)[]) {
 
 t.test('with KEY_CACHE_SECONDS=0 every request waits for a reading, unless Postgres is down', async (t) => {
   const key = { version: 1, readAtMs, expiresAtMonoMs: Infinity }
-  const trust = { cacheTtlMs: 0, degradedCacheTtlMs: 0, invalidBeforeMs: 0, postgresDown: false }
+  const trust: Trust = {
+    ...{ cacheTtlMs: 0, degradedCacheTtlMs: 0, invalidBeforeMs: 0, postgresDownUntilMs: 0 },
+    ...{ outageTtlMs: 60_000, oldCopies: { fromMs: 0, untilMs: Infinity } },
+  }
   const turn = { nowMs: 0, monoMs: readAtMs, shared: true }
   t.equal(decide(key, 0, turn, trust), 'read_or_go_on')
-  t.equal(decide(key, 0, turn, { ...trust, postgresDown: true }), 'refresh_ahead')
+  t.equal(decide(key, 0, turn, { ...trust, postgresDownUntilMs: readAtMs + 1 }), 'refresh_ahead')
 })
 
-t.test('without Postgres a confirmed copy is used for 60 s, as documented', async (t) => {
-  t.equal(postgresDownMs, 60_000)
+t.test('an old copy is used only as far as old-copies.ts allows', async (t) => {
+  const key = { version: 1, readAtMs, expiresAtMonoMs: Infinity }
+  const turn = { nowMs: 0, monoMs: readAtMs + 6000, shared: true }
+  const decision = (oldCopies: Trust['oldCopies'], outageTtlMs = 60_000) =>
+    decide(key, 1, turn, {
+      ...{ cacheTtlMs, degradedCacheTtlMs: 0, invalidBeforeMs: 0, postgresDownUntilMs: 0 },
+      ...{ outageTtlMs, oldCopies },
+    })
+  t.equal(decision({ fromMs: readAtMs, untilMs: readAtMs + 6001 }), 'read_or_go_on')
+  t.equal(decision({ fromMs: readAtMs + 1, untilMs: readAtMs + 6001 }), 'read_first')
+  t.equal(decision({ fromMs: readAtMs, untilMs: readAtMs + 6000 }), 'read_first')
+  t.equal(decision({ fromMs: readAtMs, untilMs: readAtMs + 6001 }, 6000), 'read_first')
 })

@@ -1,4 +1,5 @@
-// The gate: whose token it is, whether the cached copy of its key may be used, and what happens if that cannot be known.
+// The gate: whose token it is, whether the cached copy of its key may be used, and what happens if
+// that cannot be known.
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { keyHasher } from '../../src/rules/key-hasher.ts'
@@ -39,12 +40,30 @@ t.test('what the counter says decides whether the copy is read again', async (t)
   counter.version = 6
   postgres.key = revokedIn(6)
   t.strictSame(await hit(key), { ok: false, reason: 'revoked', keyId: 'apk_1', userId: 'usr_1' })
-  counter.version = -1
-  t.match(await hit(key), { ok: false, reason: 'revoked' }, 'a version that cannot be read')
+  counter.version = '0?1.2'
+  t.match(await hit(key), { ok: false, reason: 'revoked' }, 'a lease')
   counter.version = 0
   t.match(await hit(key), { ok: true, caller: key }, 'no version')
   gate.invalidateBefore()
   t.match(await hit(key), { ok: false, reason: 'revoked' }, 'a version that the counter may have lost')
+})
+
+t.test('a lease makes the gate read the key, and confirm what it has read', async (t) => {
+  const { gate, cached, hit, counter, postgres, confirmed } = gated()
+  const key = await cached()
+  counter.version = '4?1.2'
+  postgres.before = async () => {
+    t.strictSame(confirmed, [], 'not before it is read')
+  }
+  t.match(await hit(key), { ok: true })
+  t.strictSame(postgres.readings, [[hash]])
+  t.strictSame(confirmed.splice(0), [[{ keyId: 'apk_1', version: 4 }, '4?1.2']])
+  counter.version = '5?1.2'
+  await t.rejects(hit(key), new Unavailable('Postgres is behind the counter'))
+  postgres.before = down
+  await t.rejects(hit(key), unavailable)
+  t.strictSame(confirmed, [], 'never an older version, nor one from the cache')
+  t.equal(gate.postgresDown, true)
 })
 
 t.test('a Postgres that lacks the change the counter knows of decides nothing', async (t) => {
@@ -155,20 +174,21 @@ t.test('while Postgres is down a confirmed copy is used for 60 s after its readi
   await t.rejects(hit(key), unavailable)
 })
 
-t.test('past its time a confirmed copy is used only if a reading fails or takes too long', async (t) => {
-  for (const before of [down, never]) {
-    const { cached, hit, counter, postgres } = gated()
-    const key = await cached()
-    counter.aheadMs = 5000
-    postgres.before = before
-    t.match(await hit(key), { ok: true, caller: key })
-    t.equal(postgres.readings.length, 1)
-  }
+t.test('past its time a confirmed copy is used only if a reading fails', async (t) => {
   const { cached, hit, counter, postgres } = gated()
   const key = await cached()
   counter.aheadMs = 5000
+  postgres.before = down
+  t.match(await hit(key), { ok: true, caller: key })
+  t.equal(postgres.readings.length, 1)
+  counter.aheadMs = 8000
+  let answer = () => {}
+  postgres.before = () => new Promise((resolve) => (answer = resolve))
+  const waiting = hit(key)
+  while (postgres.readings.length < 2) await nextTurn()
   postgres.key = revokedIn(5)
-  t.match(await hit(key), { ok: false, reason: 'revoked' })
+  answer()
+  t.match(await waiting, { ok: false, reason: 'revoked' }, 'however late it comes')
 })
 
 t.test('a token of any form is looked up: without, its answer would come sooner', async (t) => {

@@ -1,10 +1,13 @@
-/** A gate between a counter and a key store that the test controls. Moving the counter's clock lets time pass. */
+/**
+ * A gate between a counter and a key store that the test controls. Moving the counter's clock lets
+ * time pass.
+ */
 import type { Denied } from '../../plugins/authenticate.ts'
 import type { Counted } from '../../plugins/rate-limit.ts'
 import { createGate, type GateOptions } from '../../src/guard/gate.ts'
 import { type CachedKey, createKeyCache } from '../../src/guard/key-cache.ts'
 import { keyHasher } from '../../src/rules/key-hasher.ts'
-import type { CountReply, KeyCredential } from '../../src/stores.ts'
+import type { CountReply, KeyCredential, KeyVersion, Lease } from '../../src/stores.ts'
 
 export const hashSecret = 'a secret of the tests, thirty-two characters at least'
 export const token = 'lk_0123456789abcdefghijklmnopqrstuvABCDEF'
@@ -19,16 +22,26 @@ export function gated(options: Partial<GateOptions> = {}) {
     before: async () => {},
   }
   /** What the counter says, `aheadMs` later than now. */
-  const counter = { version: 0, shared: true, aheadMs: 0, nowMs: 1_767_225_612_345, count: 0, full: false }
+  const counter = {
+    version: 0 as number | Lease,
+    shared: true,
+    aheadMs: 0,
+    nowMs: 1_767_225_612_345,
+    count: 0,
+    full: false,
+  }
   const cache = createKeyCache(1000)
   const uses: [string, number][] = []
   const shed: string[] = []
+  const confirmed: [KeyVersion, Lease][] = []
   const gate = createGate({
     cache,
     hasher: keyHasher(hashSecret),
     lookupTimeoutMs: 1000,
     cacheTtlMs: 5000,
     degradedCacheTtlMs: 0,
+    outageTtlMs: 60_000,
+    oldCopies: { fromMs: 0, untilMs: Infinity },
     onUse: (id, atS) => uses.push([id, atS]),
     onStaleHash: () => {},
     onShed: (queue) => shed.push(queue),
@@ -41,10 +54,7 @@ export function gated(options: Partial<GateOptions> = {}) {
       },
     },
     counter: {
-      mode: 'shared',
-      outages: [],
-      raise: async () => true,
-      close: async () => {},
+      confirm: (one, lease) => confirmed.push([one, lease]),
       hit(_keyId, onCounted) {
         if (counter.full) return false
         const turn: CountReply = {
@@ -81,7 +91,7 @@ export function gated(options: Partial<GateOptions> = {}) {
     postgres.readings.length = 0
     return found
   }
-  return { gate, cache, postgres, counter, uses, shed, verify, hit, cached }
+  return { gate, cache, postgres, counter, uses, shed, confirmed, verify, hit, cached }
 }
 
 export const usableKey = (more: Partial<KeyCredential> = {}): KeyCredential => ({

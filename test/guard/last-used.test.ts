@@ -1,4 +1,5 @@
-// When keys were last used: collected, written soon, and written again if that failed. The test runs the timer.
+// When keys were last used: collected, written soon, and written again if that failed. The test
+// runs the timer.
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { createLastUsed } from '../../src/guard/last-used.ts'

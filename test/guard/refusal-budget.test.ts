@@ -1,4 +1,5 @@
-// How many refusals of one address are recorded in a minute: exact for each address, with bounded memory for all.
+// How many refusals of one address are recorded in a minute: exact for each address, with bounded
+// memory for all.
 import t from 'tap'
 import { addressGroup, createRefusalBudget } from '../../src/guard/refusal-budget.ts'
 

@@ -1,4 +1,5 @@
-// A drain ends connections without failing a request. On a bare node:http server, with requests sent as bytes.
+// A drain ends connections without failing a request. On a bare node:http server, with requests
+// sent as bytes.
 import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
@@ -7,7 +8,10 @@ import { createDrain } from '../../src/http/drain.ts'
 import { setClock } from '../clock.ts'
 import { until } from '../process/until.ts'
 
-/** A server that answers /slow when the test says so, and everything else once the whole request has arrived. */
+/**
+ * A server that answers /slow when the test says so, and everything else once the whole request has
+ * arrived.
+ */
 async function startServer(t: Test) {
   const slow: ServerResponse[] = []
   const due = new Map<Socket, ServerResponse>()

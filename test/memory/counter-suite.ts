@@ -3,11 +3,12 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import fc from 'fast-check'
 import type { Test } from 'tap'
 import { newId } from '../../src/rules/id.ts'
-import type { Counter, CountReply } from '../../src/stores.ts'
+import { minuteOf } from '../../src/rules/window.ts'
+import type { Counter, CountReply, KeyCount, Lease } from '../../src/stores.ts'
 
 export interface Counted {
   number: number
-  version: number
+  version: number | Lease
   turn: CountReply
 }
 
@@ -24,14 +25,17 @@ export const hitAll = (counter: Counter, keyIds: string[]) =>
 export const hits = (counter: Counter, keyId: string, count: number) =>
   hitAll(counter, new Array<string>(count).fill(keyId))
 
+/** The version that a key read now must have at least. */
+export const leastOf = ({ version }: Counted) => Number.parseInt(`${version}`, 10)
+
 export const numbersOf = (counted: Counted[]) => counted.map(({ number }) => number)
 export const upTo = (n: number) => Array.from({ length: n }, (_, i) => i + 1)
 export const ascending = (a: number, b: number) => a - b
 export const newKeyIds = (count: number) => upTo(count).map(() => newId('apk_'))
 
 /**
- * Repeats the work if a minute ended in it: its numbers would restart halfway. `minuteNow`: the counting clock's minute, for
- * work that begins by writing a counter itself.
+ * Repeats the work if a minute ended in it: its numbers would restart halfway. `minuteNow`: the
+ * counting clock's minute, for work that begins by writing a counter itself.
  */
 export async function inOneMinute(
   work: () => Promise<Counted[]>,
@@ -111,10 +115,7 @@ export function counterSuite(t: Test, counter: Counter): void {
     const [raised, other] = newKeyIds(2) as [string, string]
     t.equal(await counter.raise([{ keyId: raised, version: 7 }]), true)
     const counted = await hitAll(counter, [raised, other, raised])
-    t.strictSame(
-      counted.map(({ version }) => version),
-      [7, 0, 7],
-    )
+    t.strictSame(counted.map(leastOf), [7, 0, 7])
   })
 
   t.test('a version is never lowered, whatever the order in which changes arrive', async (t) => {
@@ -126,7 +127,7 @@ export function counterSuite(t: Test, counter: Counter): void {
         const changes = versions.map((version) => ({ keyId, version }))
         if (atOnce) await Promise.all(changes.map((one) => counter.raise([one])))
         else await counter.raise(changes)
-        return (await hit(counter, keyId)).version === Math.max(...versions)
+        return leastOf(await hit(counter, keyId)) === Math.max(...versions)
       }),
       { numRuns: 40 },
     )
@@ -140,8 +141,70 @@ export function counterSuite(t: Test, counter: Counter): void {
       counter,
       changes.map(({ keyId }) => keyId),
     )
-    t.ok(isUpTo(counted.map(({ version }) => version)), 'each key shows its own')
+    t.ok(isUpTo(counted.map(leastOf)), 'each key shows its own')
     t.equal(await counter.raise([]), true)
+  })
+
+  /** Hits on each key, all in one minute: the minute, and how often each was hit. */
+  async function hitEach(keys: number) {
+    const wanted = new Map<string, number>()
+    const counted = await inOneMinute(async () => {
+      wanted.clear()
+      for (const keyId of newKeyIds(keys)) wanted.set(keyId, 1 + (wanted.size % 3))
+      return hitAll(
+        counter,
+        [...wanted].flatMap(([keyId, count]) => new Array<string>(count).fill(keyId)),
+      )
+    })
+    return { wanted, minute: minuteOf(counted[0]!.turn.nowMs) }
+  }
+
+  t.test('a scan visits every counter of its minute, and no other', async (t) => {
+    const { wanted, minute } = await hitEach(3000)
+    const seen = new Map<string, number>()
+    let visited = 0
+    const visit = (slice: KeyCount[]) => {
+      for (const { keyId, count } of slice) seen.set(keyId, count)
+      visited += slice.length
+    }
+    const scan = await counter.scan(minute, visit, { share: 1 })
+    t.strictSame(scan, { complete: true, scanned: visited, mode: counter.mode, fault: null })
+    const wrong = [...wanted].filter(([keyId, count]) => seen.get(keyId) !== count)
+    t.strictSame(wrong, [])
+    t.match(await counter.scan(minute - 3, visit), { complete: true, scanned: 0 })
+  })
+
+  t.test('a scan waits for its visits, ends at its signal, and fails with a visit', async (t) => {
+    const { minute } = await hitEach(5000)
+    const stop = new AbortController()
+    let visited = 0
+    const scan = await counter.scan(
+      minute,
+      async (slice) => {
+        await nextTurn()
+        visited += slice.length
+        stop.abort()
+      },
+      { share: 1, signal: stop.signal },
+    )
+    t.match(scan, { complete: false, scanned: visited })
+    t.ok(visited > 0 && visited < 5000, `${visited} of 5000`)
+    await t.rejects(
+      counter.scan(minute, () => Promise.reject(new Error('full'))),
+      { message: 'full' },
+    )
+  })
+
+  t.test('the counts of one key are read by themselves, by the counting clock', async (t) => {
+    const { wanted, minute } = await hitEach(3)
+    const [, second] = [...wanted.keys()]
+    t.strictSame(await counter.countsOf(second!, [minute, minute - 1]), {
+      counts: [2, 0],
+      mode: counter.mode,
+    })
+    const { turn } = await hit(counter, newId('apk_'))
+    const nowMs = await counter.now()
+    t.ok(nowMs >= turn.nowMs && nowMs < turn.nowMs + 60_000)
   })
 
   t.test('a hit that was taken is answered although the counter is closed', async (t) => {

@@ -91,8 +91,8 @@ t.test('the list is narrowed by each filter, and by all of them', async (t) => {
 })
 
 t.test('the pages hold every entry once, also those of one millisecond and of one moment', async (t) => {
-  const ages = [1000, 1000, 1300, 1600, 1600, 2000, 5_000_000]
-  const rows = auditEvents.slice(2).map((event, i) => ({ event, ageUs: ages[i]! }))
+  const ages = [1000, 1000, 1300, 1600, 1600, 2000]
+  const rows = auditEvents.slice(2).map((event, i) => ({ event, ageUs: ages[i] ?? 5_000_000 }))
   const { userId } = await entries([
     ...rows,
     { event: 'auth.refused', ageUs: 1200, reason: 'revoked' },

@@ -62,6 +62,34 @@ t.test('a revoked key is refused on every instance when the answer comes', async
   t.strictSame((await admin('DELETE', `keys/${id}`)).body, revoked.body, 'again')
 })
 
+t.test(
+  'a rotated key is refused on every instance when the answer comes, and its successor works',
+  async (t) => {
+    const { token, userId, ...old } = await aKey({ rateLimitRpm: 7, expiresAt: nowS() + 600 })
+    t.equal(await verify(other, token), 200)
+    const rotated = await admin('POST', `keys/${old.id}/rotate`)
+    t.equal(await verify(other, token), 401)
+    t.equal(rotated.status, 201)
+    const { plain_key, ...successor } = rotated.body
+    const { id, key_prefix, created_at, last_used_at } = successor
+    t.strictSame(successor, { ...old, user_id: userId, id, key_prefix, created_at, last_used_at })
+    t.equal(last_used_at, null)
+    t.equal(await verify(other, plain_key), 200)
+    t.equal(rotated.headers.get('location'), `/admin/keys/${id}`)
+    const entry = {
+      event: 'key.rotated',
+      actor: 'operator:ada',
+      key_id: old.id,
+      details: { successor_id: id },
+    }
+    t.match([...(await entriesOf(rotated))], [entry])
+    expectError(t, await admin('POST', `keys/${old.id}/rotate`), 'key_already_rotated')
+    const grace = await admin('POST', `keys/${id}/rotate`, { expires_in: 60 })
+    t.equal(grace.status, 201)
+    t.equal(await verify(instance, plain_key), 200, 'within the grace period')
+  },
+)
+
 t.test('every act is in the audit log once, under the name of its operator', async (t) => {
   const created = await admin('POST', 'keys', { user_id: user.id, name: 'audited' }, { token: bob })
   const { id, plain_key } = created.body
@@ -99,7 +127,16 @@ t.test('a key that is not active cannot be changed', async (t) => {
   const revoked = await aKey()
   await admin('DELETE', `keys/${revoked.id}`)
   for (const { id } of [expired, revoked])
-    expectError(t, await admin('PATCH', `keys/${id}`, { name: 'x' }), 'key_not_active', 'id')
+    for (const [method, path] of [
+      ['PATCH', ''],
+      ['POST', '/rotate'],
+    ] as const)
+      expectError(
+        t,
+        await admin(method, `keys/${id}${path}`, method === 'PATCH' ? { name: 'x' } : {}),
+        'key_not_active',
+        'id',
+      )
 })
 
 const key = instance.service.stores.tokenFormat.mint()
@@ -112,6 +149,8 @@ const refused: [method: string, path: string, body: unknown, code: Code, param: 
   ['POST', 'keys', { ...good, plain_key: key }, 'unknown_parameter', 'plain_key'],
   ['PATCH', 'keys/apk_1', {}, 'missing_parameter', ''],
   ['PATCH', 'keys/apk_1', { user_id: user.id }, 'unknown_parameter', 'user_id'],
+  ['POST', 'keys/apk_1/rotate', { expires_in: -1 }, 'invalid_parameter', 'expires_in'],
+  ['POST', 'keys/apk_1/rotate', { expires_at: 5 }, 'unknown_parameter', 'expires_at'],
   ['GET', 'keys?limit=101', undefined, 'invalid_parameter', 'limit'],
   ['GET', 'keys?status=gone', undefined, 'invalid_parameter', 'status'],
   ['GET', 'keys?user_id=apk_1', undefined, 'invalid_parameter', 'user_id'],

@@ -23,6 +23,7 @@ t.test(
       state: 'active',
       key: (await admin('GET', `keys/${key.id}`)).body,
       user: owner,
+      counters: found.body.counters,
       refusals: [],
     })
     for (const query of [key.key_prefix, key.id, ` ${key.token} `])

@@ -9,10 +9,11 @@ const metricsToken = 'a-token-of-prometheus'
 function ops(options: Partial<OpsOptions>) {
   const service = {
     metrics: createMetrics(),
-    health: () => ({ redis: 'shared', postgres: 'ok' }),
+    health: () => ({ redis: 'shared', postgres: 'ok' }) as const,
     stores: { tokenFormat: tokenFormat('lk'), audit: { recordOperatorRefusal: async () => {} } } as never,
     lastUsed: undefined!,
     onError: () => {},
+    instance: undefined!,
   }
   return createOps({
     service,
@@ -20,6 +21,7 @@ function ops(options: Partial<OpsOptions>) {
     state: () => 'ready',
     tokens: [],
     metricsToken: null,
+    githubKeysFile: null,
     defaultRateLimitRpm: 1000,
     ...options,
   })
@@ -45,15 +47,15 @@ t.test('no response may be stored or sniffed', async (t) => {
   }
 })
 
-t.test('tokens guard everything but the probes', async (t) => {
+t.test('tokens guard everything but the probes and the page with the login', async (t) => {
   const token = 'a-token-of-adas-own'
   const app = ops({ tokens: [{ name: 'ada', token }], metricsToken })
   const status = async (url: string, token?: string) => {
     const headers = token === undefined ? {} : { authorization: `Bearer ${token}` }
     return (await app.inject({ url, headers })).statusCode
   }
-  for (const path of ['/healthz', '/readyz']) t.equal(await status(path), 200, path)
-  for (const path of ['/metrics', '/admin/users', '/%zz', '/']) t.equal(await status(path), 401, path)
+  for (const path of ['/healthz', '/readyz', '/']) t.equal(await status(path), 200, path)
+  for (const path of ['/metrics', '/admin/users', '/%zz', '/logout']) t.equal(await status(path), 401, path)
   t.equal(await status('/metrics', metricsToken), 200)
   t.equal(await status('/admin/nothing', token), 404)
 })

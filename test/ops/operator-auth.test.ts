@@ -5,6 +5,7 @@ import t, { type Test } from 'tap'
 import errors from '../../plugins/errors.ts'
 import unknownRoute from '../../plugins/unknown-route.ts'
 import operatorAuth, { type OperatorAuthOptions } from '../../src/ops/operator-auth.ts'
+import { createSessions } from '../../src/ops/sessions.ts'
 import { type RawAnswer, sendBytes } from '../api/raw-http.ts'
 import { until } from '../process/until.ts'
 
@@ -15,7 +16,11 @@ const metricsToken = 'a-token-of-prometheus'
 async function listening(t: Test, options: Partial<OperatorAuthOptions> = {}, host = '127.0.0.1') {
   const app = Fastify({ forceCloseConnections: true, genReqId: () => 'req_1' })
   app.register(errors, { docsBase: 'http://docs.test/' })
-  app.register(operatorAuth, { tokens: [], metricsToken: null, record: async () => {}, ...options })
+  const sessions = createSessions(options.tokens ?? [])
+  app.register(operatorAuth, {
+    ...{ tokens: [], sessions, metricsToken: null, record: async () => {} },
+    ...options,
+  })
   app.register(unknownRoute)
   app.register(async (scope) => {
     scope.get('/open', { config: { credential: 'none' } }, async ({ operator }) => ({ operator }))

@@ -1,4 +1,5 @@
-// Only a request with a usable key passes, in any app. Every refusal is the same 401, sent after its reason is recorded.
+// Only a request with a usable key passes, in any app. Every refusal is the same 401, sent after
+// its reason is recorded.
 import Fastify, { type FastifyRequest, type LightMyRequestResponse } from 'fastify'
 import t, { type Test } from 'tap'
 import { ApiError } from '../../plugins/api-error.ts'

@@ -1,4 +1,5 @@
-// What the HTTP parser refuses never becomes a request, and still gets the envelope. On real sockets.
+// What the HTTP parser refuses never becomes a request, and still gets the envelope. On real
+// sockets.
 import { connect } from 'node:net'
 import t from 'tap'
 import { answersOf, envelopeOf, otherApp, raw } from './other-app.ts'

@@ -34,7 +34,9 @@ export function otherApp(t: Test, options: FastifyHttpOptions<Server> = {}): Oth
   return { app, reported }
 }
 
-/** Writes these bytes to the listening app and gives all it answers until it closes the connection. */
+/**
+ * Writes these bytes to the listening app and gives all it answers until it closes the connection.
+ */
 export async function raw(app: FastifyInstance, bytes: string): Promise<string> {
   if (!app.server.listening) await app.listen({ host: '127.0.0.1', port: 0 })
   const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1')

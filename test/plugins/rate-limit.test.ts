@@ -1,4 +1,5 @@
-// Each authenticated request is counted once and gets the rate headers. Those over the limit are refused.
+// Each authenticated request is counted once and gets the rate headers. Those over the limit are
+// refused.
 import fc from 'fast-check'
 import type { LightMyRequestResponse } from 'fastify'
 import t, { type Test } from 'tap'

@@ -1,4 +1,5 @@
-// The audit log in Postgres: refusals written in batches, found by request, listed by what an operator asks for.
+// The audit log in Postgres: refusals written in batches, found by request, listed by what an
+// operator asks for.
 import t from 'tap'
 import { type RefusalReason, refusalReasons } from '../../schemas/refusal.ts'
 import { createAuditLog } from '../../src/postgres/audit.ts'
@@ -18,6 +19,7 @@ const refusal = (more: Partial<RefusalRecord> = {}): RefusalRecord => ({
   path: '/v1/verify',
   ip: '192.0.2.7',
   userAgent: 'curl/8',
+  details: null,
   ...more,
 })
 

@@ -1,4 +1,5 @@
-// What the database itself refuses. For each CHECK constraint there are rows that break only that one.
+// What the database itself refuses. For each CHECK constraint there are rows that break only that
+// one.
 import t from 'tap'
 import { openStores } from './open-stores.ts'
 
@@ -38,6 +39,7 @@ const breaks: Record<string, (() => PromiseLike<unknown>)[]> = {
   ],
   rate_limit_rpm_is_at_most_a_billion: [() => insertKey({ rate_limit_rpm: 1_000_000_001 })],
   version_is_positive: [() => insertKey({ version: 0 })],
+  a_successor_is_another_key: [() => insertKey({ successor_id: 'apk_1' })],
   audit_ids_begin_with_aud: [() => insertEntry({ id: 'apk_1' }), () => insertEntry({ id: 'audx1' })],
   only_refusals_have_a_reason: [
     () => insertEntry({ event: 'auth.refused' }),

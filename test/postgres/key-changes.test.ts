@@ -1,4 +1,5 @@
-// Changes of keys in Postgres: each with its audit entry or not at all, decided by what holds at the commit, and published.
+// Changes of keys in Postgres: each with its audit entry or not at all, decided by what holds at
+// the commit, and published.
 import t, { type Test } from 'tap'
 import { createPool } from '../../src/postgres/pool.ts'
 import { newId } from '../../src/rules/id.ts'
@@ -101,6 +102,10 @@ t.test('a change whose audit entry is refused is not made', async (t) => {
   await t.rejects(keys.create(key, unrecorded), refused)
   await t.rejects(keys.change(id, user.id, { name: 'x' }, unrecorded), refused)
   await t.rejects(keys.revoke(id, user.id, unrecorded), refused)
+  await t.rejects(
+    keys.rotate(id, user.id, { successor: newKeyOf(user.id).key, graceS: 0 }, unrecorded),
+    refused,
+  )
   await t.rejects(users.remove(user.id, unrecorded), refused)
   t.equal(await keys.get(key.id, user.id), null)
   t.match(await keys.get(id, user.id), { version: 1, name: 'a key', revokedAt: null })
@@ -226,7 +231,8 @@ t.test('a change that commits after the deadline is published', async (t) => {
   const { pool, keys, published } = openOne(t, { timeoutMs: 3000 })
   await sql.begin(async (tx) => {
     await tx`select from api_keys where id = ${id} for update`
-    // The change starts when most of its time is over, so that its own statement's time ends after it.
+    // The change starts when most of its time is over, so that its own statement's time ends after
+    // it.
     const busy = pool.run((sql) => sql`select pg_sleep(2)`)
     const answer = keys.revoke(id, userId, actor()).catch((error) => error)
     await busy

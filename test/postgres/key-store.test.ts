@@ -91,7 +91,8 @@ t.test('pages of any size walk all keys once, newest first, by microseconds and 
   // Ten of the same time: then the id decides, which sorts by time as well.
   await sql`update api_keys set created_at = (select created_at from api_keys where id = ${ids[5]!})
     where id = any (${ids.slice(5, 15)})`
-  // Six within a second, as instances whose clocks differ create them: the later the id, the earlier the time.
+  // Six within a second, as instances whose clocks differ create them: the later the id, the
+  // earlier the time.
   const skewed = ids.splice(19).reverse()
   for (const [i, id] of skewed.entries())
     await sql`update api_keys set created_at = date_trunc('hour', created_at) - make_interval(secs => ${i / 10})

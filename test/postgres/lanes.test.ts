@@ -1,4 +1,5 @@
-// Who gets the next connection: while others wait, no lane holds more than half, and no lane waits behind another.
+// Who gets the next connection: while others wait, no lane holds more than half, and no lane waits
+// behind another.
 import fc from 'fast-check'
 import t from 'tap'
 import { createLanes } from '../../src/postgres/lanes.ts'

@@ -1,7 +1,8 @@
-// Migrations on real databases: once each, completely or not at all, by any number of instances at once.
+// Migrations on real databases: once each, completely or not at all, by any number of instances at
+// once.
 import t, { type Test } from 'tap'
 import { migrate } from '../../src/postgres/migrate.ts'
-import { dropPartitionsOlderThan, ensurePartitions } from '../../src/postgres/partitions.ts'
+import { dropAuditPartitions, ensurePartitions } from '../../src/postgres/partitions.ts'
 import { useServices } from '../services/index.ts'
 import { connect } from './open-stores.ts'
 
@@ -119,7 +120,7 @@ t.test('partitions of a migrated database', async (t) => {
     await sql`create table audit_refusals_archive (like audit_refusals)`
     await sql`create table audit_refusals_20200101 (not_a_partition int)`
 
-    const drop = () => sql.begin((tx) => dropPartitionsOlderThan(tx, 2))
+    const drop = () => sql.begin((tx) => dropAuditPartitions(tx, 2))
     t.strictSame(await drop(), past.slice(0, 3))
     t.strictSame(await partitionsOf(sql), ['audit_refusals_20200101', ...past.slice(3), ...ahead])
     const rows = await sql`select request_id from audit_log order by 1`

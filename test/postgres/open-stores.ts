@@ -1,4 +1,5 @@
-// The stores on a fresh, migrated Postgres database, and a connection of the test's own to look with.
+// The stores on a fresh, migrated Postgres database, and a connection of the test's own to look
+// with.
 import postgres from 'postgres'
 import type { Test } from 'tap'
 import { createAuditLog } from '../../src/postgres/audit.ts'
@@ -48,7 +49,10 @@ export async function openStores(t: Test) {
       if (isPast) await sql`update api_keys set expires_at = to_timestamp(${expiresAt}) where id = ${key.id}`
       return { ...created.key, expiresAt, hash: key.hash.toString('hex'), token }
     },
-    /** Starts the work while a change is made but not committed, and commits once the work waits for it. */
+    /**
+     * Starts the work while a change is made but not committed, and commits once the work waits for
+     * it.
+     */
     async whileUncommitted<T>(
       change: (tx: postgres.ISql) => PromiseLike<unknown>,
       work: () => Promise<T>,

@@ -1,5 +1,5 @@
-// Connections to a Postgres that goes down, is slow, ends connections or is not Postgres: what cannot be had in time is
-// Unavailable, and it works again by itself.
+// Connections to a Postgres that goes down, is slow, ends connections or is not Postgres: what
+// cannot be had in time is Unavailable, and it works again by itself.
 import { setTimeout as pause } from 'node:timers/promises'
 import type postgres from 'postgres'
 import t, { type Test } from 'tap'
@@ -93,7 +93,9 @@ async function lockedTable(t: Test, name: string) {
 
 t.test('a locked table is Unavailable in time, and its connections are sound afterwards', async (t) => {
   const { unlock } = await lockedTable(t, 'locked_for_a_while')
-  /** The server's own limit is a fifth before ours: with longer limits a busy machine matters less. */
+  /**
+   * The server's own limit is a fifth before ours: with longer limits a busy machine matters less.
+   */
   async function givenUp(timeoutMs: number) {
     const pool = open(t, { max: 1, timeoutMs })
     const backend = () => pool.run(async (sql) => (await sql`select pg_backend_pid() as pid`)[0]!.pid)
@@ -141,8 +143,8 @@ t.test('a statement that outlives its request still counts as its lane’s own',
     await Promise.all(floods)
     return most
   }
-  // If the server is late to end a statement, its connection is replaced, and the old statement runs on beside new ones. With
-  // longer limits a busy machine matters less.
+  // If the server is late to end a statement, its connection is replaced, and the old statement
+  // runs on beside new ones. With longer limits a busy machine matters less.
   let most = await flooded(timeoutMs)
   for (let ms = timeoutMs * 4; most > 2 && ms < 10_000; ms *= 4) most = await flooded(ms)
   t.equal(most, 2, 'half of the connections')

@@ -1,4 +1,5 @@
-// TLS to Postgres as libpq does it: whose certificate is accepted, for which name, and what the client shows.
+// TLS to Postgres as libpq does it: whose certificate is accepted, for which name, and what the
+// client shows.
 import { chown, copyFile, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'

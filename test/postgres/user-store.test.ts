@@ -72,10 +72,14 @@ t.test('creation and deletion leave one audit entry each, and a second deletion 
   const [creating, deleting, again] = [actor(), actor(), actor()]
   const id = newId('usr_')
   await users.create({ id, name: 'audited' }, creating)
+  for (const more of [{}, {}, { expiresAt: nowS() - 1 }]) await makeKey(id, more)
+  await keys.revoke((await makeKey(id)).id, null, actor())
   await users.remove(id, deleting)
   await users.remove(id, again)
   t.match(await audit.find(creating.requestId), [{ event: 'user.created', user_id: id, key_id: null }])
-  t.match(await audit.find(deleting.requestId), [{ event: 'user.deleted', user_id: id, key_id: null }])
+  t.match(await audit.find(deleting.requestId), [
+    { event: 'user.deleted', user_id: id, key_id: null, details: { usable_keys: 2 } },
+  ])
   t.strictSame(await audit.find(again.requestId), [])
 })
 

@@ -47,7 +47,7 @@ t.test(
 
     t.strictSame(await found(first), [1, 1, 1, 1, 1, 1])
     const dropped = ({ log }: typeof first) =>
-      log.filter(({ msg }) => msg === 'audit partitions past their retention dropped')
+      log.filter(({ msg }) => msg === 'partitions past their retention dropped')
 
     const usual = await startInstance(t, services)
     t.strictSame(await found(usual), [0, 0, 1, 1, 1, 1], 'without it 90 days are kept, and every change')

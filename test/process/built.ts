@@ -1,5 +1,6 @@
-// The command line as it is shipped: JavaScript, compiled from the current sources. In a folder of its own, named after a digest of
-// the sources: `dist/` may be older, or be written by a build at the same moment.
+// What a user runs: the command line as it is shipped, and the demo. JavaScript, compiled from the
+// current sources. In a folder of its own, named after a digest of the sources: `dist/` may be older,
+// or be written by a build at the same moment.
 import { execFile } from 'node:child_process'
 import { createHash, randomUUID } from 'node:crypto'
 import { access, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
@@ -11,7 +12,7 @@ import { promisify } from 'node:util'
 const root = fileURLToPath(new URL('../../', import.meta.url))
 // Inside the project: from here `#sql/*`, `latchkey/package.json` and node_modules are found as from `dist/`.
 const builds = join(root, '.tap', 'build')
-const compiled = ['src', 'plugins', 'schemas']
+const compiled = ['src', 'plugins', 'schemas', 'bench']
 const keptMs = 24 * 3_600_000
 
 let built: Promise<string> | undefined
@@ -43,14 +44,18 @@ async function build(): Promise<string> {
 async function compile(outDir: string): Promise<void> {
   const tsc = createRequire(import.meta.url).resolve('typescript/bin/tsc')
   const without = ['--noCheck', '--declaration', 'false', '--sourceMap', 'false']
-  await promisify(execFile)(process.execPath, [tsc, '-p', root, '--outDir', outDir, ...without], {
-    env: { PATH: process.env.PATH },
-  })
+  await promisify(execFile)(
+    process.execPath,
+    [tsc, '-p', join(root, 'tsconfig.bench.json'), '--outDir', outDir, ...without],
+    {
+      env: { PATH: process.env.PATH },
+    },
+  )
 }
 
 async function digest(): Promise<string> {
   const hash = createHash('sha256')
-  const files = ['package.json', 'tsconfig.json']
+  const files = ['package.json', 'tsconfig.json', 'tsconfig.bench.json']
   for (const folder of compiled) {
     const names = await readdir(join(root, folder), { recursive: true })
     files.push(...names.filter((name) => name.endsWith('.ts')).map((name) => join(folder, name)))

@@ -20,19 +20,23 @@ function failed(t: Test, { code, stdout, stderr }: Ended, words: string[], why: 
 t.test('a command that is written wrongly, or names an absent id, is refused in one line', async (t) => {
   const { run } = await openCommandLine(t, externalEnv(await useServices(t)))
   // The database decides whether an expiry is in the past, and first whether there is such a user.
-  const made = await run('users', 'create', '--name', 'x', '--json')
+  const made = await run('users', 'create', '--name', 'x', '--external-id', 'taken', '--json')
   const user = ['--user', JSON.parse(made.stdout).id]
   const create = ['keys', 'create', ...user, '--name', 'x']
   const cases: Case[] = [
     [['frobnicate'], /frobnicate/],
-    [['users', 'frobnicate'], /users frobnicate/],
-    [['users', 'list', '--frobnicate'], /--frobnicate/],
+    [['users', 'lst'], /'lst' \(Did you mean list\?\); see latchkey users --help/],
+    [
+      ['users', 'list', '--external'],
+      /'--external' \(Did you mean --external-id\?\); see latchkey users list --help/,
+    ],
     [['users', 'list', '--limit', '3'], /--limit/],
-    [['users', 'list', 'again', '--json'], /again/],
+    [['users', 'list', 'again', '--json'], /too many arguments for 'list'/],
     [['users', 'create', '--json'], /--name/],
     [['users', 'create', '--name', ' \t '], /--name/],
-    [['users', 'delete'], /needs an id/],
-    [['users', 'delete', ''], /needs an id/],
+    [['users', 'delete'], /missing required argument 'usr_…'/],
+    [['users', 'delete', ''], /needs <usr_…>/],
+    [['users', 'create', '--nmae', 'x'], /Did you mean --name/],
     [['users', 'create', '--name', `once ${tokenFormat('lk').mint()}`], /--name/],
     [['keys', 'create', '--name', 'x'], /--user/],
     [['keys', 'create', ...user, '--name', 'x'.repeat(256)], /--name/],
@@ -41,10 +45,26 @@ t.test('a command that is written wrongly, or names an absent id, is refused in 
     [[...create, '--rate-limit-rpm', '1000000001'], /--rate-limit-rpm/],
     [[...create, '--expires-at', '1000000000'], /--expires-at/],
     [[...create, '--expires-at', String(Date.now() + 60_000)], /--expires-at/],
-    [['keys', 'list'], /--user/],
+    [['keys', 'list'], /--user or --prefix/],
+    [['keys', 'list', '--prefix', tokenFormat('lk').mint()], /--prefix/],
+    [['keys', 'list', ...user, '--status', 'dead'], /--status must be one of active, revoked, expired/],
+    [['keys', 'update', 'apk_absent'], /--rate-limit-rpm/],
+    [['keys', 'update', 'apk_absent', '--name', 'x'], /apk_absent/],
+    [['keys', 'get', 'apk_absent'], /apk_absent/],
+    [['keys', 'rotate', 'apk_absent'], /apk_absent/],
+    [['keys', 'rotate', 'apk_absent', '--expires-in', '-1'], /--expires-in/],
+    [['users', 'get', 'usr_absent'], /usr_absent/],
+    [['users', 'update', 'usr_absent'], /--external-id/],
+    [['users', 'update', 'usr_absent', '--name', 'x'], /usr_absent/],
+    [['users', 'create', '--name', 'y', '--external-id', 'taken'], /external id/],
+    [['users', 'revoke-keys', 'usr_absent'], /usr_absent/],
+    [['lookup', 'nobody'], /nothing/],
+    [['completion', 'csh'], /bash, zsh, fish/],
     [['audit', 'list', '--since', 'yesterday'], /--since/],
     [['audit', 'list', '--since', '2026-13-45', '--json'], /--since/],
     [['audit', 'list', '--reason', 'boredom'], /--reason/],
+    [['audit', 'list', '--event', 'boredom'], /--event/],
+    [['audit', 'list', '--until', 'tomorrow'], /--until/],
     [['users', 'delete', 'usr_absent'], /usr_absent/],
     [['users', 'delete', 'apk_mistyped', '--json'], /apk_mistyped/],
     [['keys', 'create', '--user', 'usr_absent', '--name', 'x'], /usr_absent/],

@@ -197,6 +197,12 @@ const variables: Record<string, Variable> = {
       'https://x?',
     ],
   },
+  GITHUB_SCANNING_KEYS_FILE: {
+    member: 'githubScanningKeysFile',
+    fallback: null,
+    valid: [['/etc/latchkey/github-keys.json', '/etc/latchkey/github-keys.json']],
+    invalid: [],
+  },
   LOG_LEVEL: {
     member: 'logLevel',
     fallback: 'info',
@@ -226,6 +232,7 @@ const variables: Record<string, Variable> = {
     invalid: ['a', '9lives', 'a_b', 'a-b', 'é1', 'a'.repeat(17), 'a.*'],
   },
   KEY_CACHE_SECONDS: wholeNumber('keyCacheSeconds', 5, 0, 60),
+  OUTAGE_CACHE_SECONDS: wholeNumber('outageCacheSeconds', 60, 0, 60),
   MAX_KEYS_PER_USER: wholeNumber('maxKeysPerUser', 10_000, 1, 1_000_000),
   DEFAULT_RATE_LIMIT_RPM: wholeNumber('defaultRateLimitRpm', 1000, 1, 1_000_000_000),
   ACCEPT_NEW_HASH_SECRET: {
@@ -238,6 +245,7 @@ const variables: Record<string, Variable> = {
     invalid: ['true', 'yes', '2', '01', 'constructor'],
   },
   AUDIT_RETENTION_DAYS: wholeNumber('auditRetentionDays', 90, 1, 36_500),
+  USAGE_RETENTION_DAYS: wholeNumber('usageRetentionDays', 90, 1, 36_500),
   REFUSALS_PER_ADDRESS_RPM: wholeNumber('refusalsPerAddressRpm', 6000, 1, 1_000_000_000),
 }
 

@@ -35,6 +35,10 @@ t.test(
       'it is not in the log',
     )
     t.equal(service.stderr, '')
+    const [, dashboard] = await until('the dashboard is shown', () =>
+      /^Dashboard: (.*)$/m.exec(service.stdout),
+    )
+    t.match(await (await fetch(dashboard!)).text(), '<title>Latchkey</title>')
 
     t.equal(await modeOf(env.DATA_DIR), '700')
     t.equal(await modeOf(join(env.DATA_DIR, 'hash-secret')), '600')
@@ -83,7 +87,8 @@ t.test(
     const { stdout, code } = await third.ended
     t.equal(code, 0)
     t.ok(await waitUntilGone([taken!], 0), 'the Postgres that it took over is gone too')
-    t.same(plainLines(stdout), [], 'nothing but the log')
+    const dashboard = third.opsUrl.replace('127.0.0.1', 'localhost')
+    t.same(plainLines(stdout), [`Dashboard: ${dashboard}/`], 'nothing more but the log')
   },
 )
 

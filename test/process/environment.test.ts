@@ -23,6 +23,7 @@ const bad: Record<string, string> = {
   DEFAULT_RATE_LIMIT_RPM: '0x1hunter2',
   REFUSALS_PER_ADDRESS_RPM: 'hunter2',
   AUDIT_RETENTION_DAYS: 'hunter2',
+  USAGE_RETENTION_DAYS: 'hunter2',
 }
 
 // test/process/config.test.ts has each of them alone.

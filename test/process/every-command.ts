@@ -1,12 +1,14 @@
 // What each command answers with --json, in one story that runs on every kind of servers.
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import type { Test } from 'tap'
 import { ask } from './ask.ts'
-import type { Ended } from './latchkey.ts'
+import { aFolder, type Ended } from './latchkey.ts'
 
 const userMembers = ['created_at', 'deleted_at', 'external_id', 'id', 'name']
 const keyMembers = [
-  ...['created_at', 'expires_at', 'id', 'key_prefix'],
-  ...['last_used_at', 'name', 'rate_limit_rpm', 'revoked_at'],
+  ...['created_at', 'expires_at', 'id', 'key_prefix', 'last_used_at'],
+  ...['name', 'rate_limit_rpm', 'revoked_at', 'user_id'],
 ]
 const auditMembers = [
   ...['event', 'id', 'ip', 'key_id', 'method', 'occurred_at'],
@@ -52,6 +54,23 @@ export async function everyCommand(t: Test, run: Run, service: string | null): P
     t.equal((await verify(second.plain_key)).status, 200)
   }
 
+  const updated = await answerOf(
+    'keys',
+    'update',
+    second.id,
+    '--rate-limit-rpm',
+    '9',
+    '--expires-at',
+    String(expiry),
+  )
+  t.match(updated, { name: 'kept', rate_limit_rpm: 9, expires_at: expiry })
+  t.match(await answerOf('keys', 'update', second.id, '--no-expires-at', '--name', 'renamed'), {
+    ...{ name: 'renamed', rate_limit_rpm: 9, expires_at: null },
+  })
+  if (service) t.equal((await verify(second.plain_key)).headers.get('x-ratelimit-limit'), '9')
+  t.match(await answerOf('keys', 'get', second.id), { id: second.id, user_id: user.id, name: 'renamed' })
+  t.match(await answerOf('keys', 'list', '--prefix', created.key_prefix), [{ id: created.id }])
+
   const revoked = await answerOf('keys', 'revoke', created.id)
   t.same(membersOf(revoked), keyMembers)
   t.ok(isNow(revoked.revoked_at))
@@ -78,14 +97,50 @@ export async function everyCommand(t: Test, run: Run, service: string | null): P
   const listed = await answerOf('audit', 'list', '--reason', 'revoked')
   t.same(listed, refused ? [found] : [])
 
+  const filter = ['--user', user.id, '--event', 'key.updated', '--until', String(nowS() + 60)]
+  t.same(
+    (await answerOf('audit', 'list', ...filter)).map((entry: { key_id: string }) => entry.key_id),
+    [second.id, second.id],
+  )
+  t.same(await answerOf('audit', 'list', '--until', '1h'), [])
+
   const status = await answerOf('keys', 'rehash-status')
   t.same(Object.keys(status), ['usable', 'current', 'left', 'previous', 'other'])
   t.ok(status.current >= 1 && status.left === 0, 'all are hashed under the one secret there is')
 
+  const renamed = await answerOf('users', 'update', user.id, '--external-id', 'customer-17', '--name', 'Ada')
+  t.match(renamed, { id: user.id, name: 'Ada', external_id: 'customer-17' })
+  t.same(await answerOf('users', 'list', '--external-id', 'customer-17'), [renamed])
+  t.match(await answerOf('lookup', 'customer-17'), { type: 'user', user: renamed })
+  t.equal((await answerOf('users', 'update', user.id, '--no-external-id')).external_id, null)
+  t.match(await answerOf('users', 'get', user.id), { id: user.id, name: 'Ada', external_id: null })
+  t.match(await answerOf('lookup', created.id), { type: 'key', state: 'revoked', user: { id: user.id } })
+
+  t.same(await answerOf('users', 'revoke-keys', user.id), { revoked: 1 })
+  if (service) t.equal((await verify(second.plain_key)).status, 401, 'so no key of the user is left')
+  const third = await answerOf('keys', 'create', '--user', user.id, '--name', 'third')
+  const successor = await answerOf('keys', 'rotate', third.id, '--expires-in', '3600')
+  t.same(membersOf(successor), [...keyMembers, 'plain_key'].sort())
+  t.match(successor, { name: 'third', user_id: user.id, plain_key: /^lk_/ })
+  if (service)
+    for (const { plain_key } of [third, successor])
+      t.equal((await verify(plain_key)).status, 200, 'both work')
+
+  const leaky = join(await aFolder(t), 'server.log')
+  // More than one chunk.
+  await writeFile(leaky, `${'x\n'.repeat(700_000)}key=${third.plain_key}\n${successor.plain_key}`)
+  const scanned = await run('keys', 'scan', leaky, '--json')
+  t.match(JSON.parse(scanned.stdout), [
+    { file: leaky, keys: [{ state: 'active' }, { state: 'active' }], unknown: 0 },
+  ])
+  const [cleaned] = await answerOf('keys', 'scan', '--revoke', leaky)
+  t.same(new Set(cleaned.keys.map(({ id }: { id: string }) => id)), new Set([third.id, successor.id]))
+  for (const key of cleaned.keys) t.match(key, { state: 'revoked', revoked: true })
+
   const removed = await answerOf('users', 'delete', user.id)
   t.same(membersOf(removed), userMembers)
   t.ok(isNow(removed.deleted_at))
-  if (service) t.equal((await verify(second.plain_key)).status, 401, "its owner's keys are refused")
+  if (service) t.equal((await verify(successor.plain_key)).status, 401, 'the leaked key is refused')
   const users = await answerOf('users', 'list')
   t.strictSame(
     users.filter(({ id }: { id: string }) => id === user.id),

@@ -1,7 +1,10 @@
 // What /metrics shows, read as Prometheus reads it, without a service around it.
 import t from 'tap'
 import { refusalReasons } from '../../schemas/refusal.ts'
-import { createMetrics, watchGauges } from '../../src/process/metrics.ts'
+import { watchGauges } from '../../src/process/gauges.ts'
+import { quantile } from '../../src/process/histogram.ts'
+import { createMetrics } from '../../src/process/metrics.ts'
+import { latencyBoundsS } from '../../src/process/traffic.ts'
 import type { Outage } from '../../src/stores.ts'
 
 /** The sample with this name and labels, as a number. */
@@ -22,6 +25,48 @@ t.test('answers are counted by status, and each 429 as rate-limited', async (t) 
   t.equal(await sampleOf(metrics, 'latchkey_rate_limited_total'), 3, 'the same at the next scrape')
 })
 
+t.test('durations are counted by route and class of status', async (t) => {
+  const metrics = createMetrics()
+  metrics.answered(200, '/v1/verify', 0.001)
+  metrics.answered(204, '/v1/verify', 0.3)
+  metrics.answered(429, '/v1/verify', 0.002)
+  metrics.answered(404, undefined, 100)
+  metrics.answered(400)
+  const bucket = (route: string, status: string, le: string) =>
+    sampleOf(
+      metrics,
+      `latchkey_request_duration_seconds_bucket{route="${route}",status="${status}",le="${le}"}`,
+    )
+  t.equal(await bucket('/v1/verify', '2xx', '0.0005'), 0)
+  t.equal(await bucket('/v1/verify', '2xx', '0.001'), 1, 'a bound belongs to its bucket')
+  t.equal(await bucket('/v1/verify', '2xx', '0.5'), 2)
+  t.equal(await bucket('/v1/verify', '4xx', '+Inf'), 1)
+  t.equal(await bucket('none', '4xx', '60'), 0)
+  t.equal(await bucket('none', '4xx', '+Inf'), 1)
+  const of = 'latchkey_request_duration_seconds'
+  t.equal(await sampleOf(metrics, `${of}_sum{route="/v1/verify",status="2xx"}`), 0.301)
+  t.equal(await sampleOf(metrics, `${of}_count{route="/v1/verify",status="2xx"}`), 2)
+})
+
+t.test('the difference of two readings of the traffic is what happened in between', async (t) => {
+  const metrics = createMetrics()
+  metrics.answered(200, '/v1/keys', 10)
+  const before = metrics.traffic()
+  for (let n = 0; n < 98; n++) metrics.answered(200, '/v1/verify', 0.0007)
+  metrics.answered(429, '/v1/verify', 0.02)
+  metrics.answered(503, '/v1/keys', 0.9)
+  const after = metrics.traffic()
+  const grew = (of: 'answers' | 'latencies') => after[of].map((count, i) => count - before[of][i]!)
+  t.strictSame(grew('answers'), [0, 0, 98, 0, 1, 1])
+  t.equal(after.rateLimited, 1)
+  t.equal(quantile(0.98, latencyBoundsS, grew('latencies')), 0.001)
+  t.equal(quantile(0.49, latencyBoundsS, grew('latencies')), 0.00075, 'interpolated within a bucket')
+  t.equal(quantile(0.99, latencyBoundsS, grew('latencies')), 0.025)
+  t.equal(quantile(1, latencyBoundsS, grew('latencies')), 1)
+  t.equal(quantile(0.5, latencyBoundsS, [...latencyBoundsS.map(() => 0), 3]), 60, 'no more is known')
+  t.equal(quantile(0.5, latencyBoundsS, after.latencies.fill(0)), null)
+})
+
 t.test('every refusal reason is there from the start, so that a rate can be computed', async (t) => {
   const metrics = createMetrics()
   metrics.refused('revoked')
@@ -39,20 +84,35 @@ t.test('batches, commits and shed requests are counted under their own names', a
   metrics.batch('audit', 1)
   metrics.auditCommitted(0.004)
   metrics.shed('postgres_audit')
+  metrics.redisCall('publish', 0.2)
+  metrics.postgresWait('audit', 0.04)
+  metrics.postgresCall('audit', 0.02)
+  metrics.postgresCall('operator', 0.02)
+  metrics.published(5.1)
+  metrics.countersScanned(300)
+  metrics.operatorRefused('wrong_token')
   t.equal(await sampleOf(metrics, 'latchkey_batch_size_sum{batch="counter"}'), 3)
   t.equal(await sampleOf(metrics, 'latchkey_batch_size_count{batch="audit"}'), 1)
   t.equal(await sampleOf(metrics, 'latchkey_audit_commit_seconds_bucket{le="0.0025"}'), 0)
   t.equal(await sampleOf(metrics, 'latchkey_audit_commit_seconds_bucket{le="0.005"}'), 1)
   t.equal(await sampleOf(metrics, 'latchkey_shed_total{queue="postgres_audit"}'), 1)
   t.equal(await sampleOf(metrics, 'latchkey_shed_total{queue="counter"}'), 0)
+  t.equal(await sampleOf(metrics, 'latchkey_redis_call_seconds_sum{call="publish"}'), 0.2)
+  t.equal(await sampleOf(metrics, 'latchkey_redis_call_seconds_count{call="count"}'), 0)
+  t.equal(await sampleOf(metrics, 'latchkey_postgres_wait_seconds_sum{pool="audit"}'), 0.04)
+  t.equal(await sampleOf(metrics, 'latchkey_postgres_call_seconds_sum{pool="audit"}'), 0.02)
+  t.equal(await sampleOf(metrics, 'latchkey_publish_seconds_bucket{le="5"}'), 0)
+  t.equal(await sampleOf(metrics, 'latchkey_publish_seconds_bucket{le="10"}'), 1)
+  t.equal(await sampleOf(metrics, 'latchkey_counters_scanned_total'), 300)
+  t.equal(await sampleOf(metrics, 'latchkey_operator_refusals_total{reason="wrong_token"}'), 1)
 })
 
 t.test('the gauges show the state at the moment of the scrape', async (t) => {
   const metrics = createMetrics()
   const counter = { mode: 'shared' as 'shared' | 'local', outages: [] as Outage[] }
   const cache = { size: 7 }
-  const gate = { postgresDown: false }
-  watchGauges(metrics.registry, { counter, cache, gate })
+  const gate = { postgresDown: false, cacheHits: 3, cacheMisses: 1 }
+  watchGauges(metrics.registry, { counter, cache, gate, collector: { lagS: () => 2.5 } })
   const read = () =>
     Promise.all(
       [
@@ -60,13 +120,17 @@ t.test('the gauges show the state at the moment of the scrape', async (t) => {
         'latchkey_redis_degraded_cause{cause="timeout"}',
         'latchkey_redis_degraded_cause{cause="tls"}',
         'latchkey_postgres_degraded',
+        'latchkey_usage_lag_seconds',
         'latchkey_key_cache_entries',
+        'latchkey_key_cache_reads_total{result="hit"}',
+        'latchkey_key_cache_reads_total{result="miss"}',
       ].map((sample) => sampleOf(metrics, sample)),
     )
-  t.strictSame(await read(), [0, 0, 0, 0, 7])
+  t.strictSame(await read(), [0, 0, 0, 0, 2.5, 7, 3, 1])
   counter.mode = 'local'
   counter.outages = [{ cause: 'timeout', reason: 'no reply' }]
   gate.postgresDown = true
   cache.size = 8
-  t.strictSame(await read(), [1, 1, 0, 1, 8])
+  gate.cacheHits++
+  t.strictSame(await read(), [1, 1, 0, 1, 2.5, 8, 4, 1])
 })

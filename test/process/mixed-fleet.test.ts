@@ -1,6 +1,6 @@
 // Two instances on one database, only one of them with Redis: a change made on either holds on both once it is answered.
 import t, { type Test } from 'tap'
-import { type Instance, makeKey, makeUser, startInstance } from '../instance.ts'
+import { deleteUser, type Instance, makeKey, makeUser, startInstance } from '../instance.ts'
 import { startPrivateRedis, useServices } from '../services/index.ts'
 
 const cacheS = 2
@@ -60,15 +60,7 @@ t.test('and so are a changed limit, and the deletion of a user', async (t) => {
   const json = { rate_limit_rpm: 7 }
   t.equal((await alone.ask('PATCH', `/v1/keys/${id}`, { token: manager.token, json })).status, 200)
   t.equal((await verify(counting, token)).headers.get('x-ratelimit-limit'), '7')
-  await alone.service.stores.users.remove(userId, {
-    requestId: 'req_0',
-    keyId: null,
-    operator: null,
-    method: null,
-    path: null,
-    ip: null,
-    userAgent: 'test',
-  })
+  await deleteUser(alone, userId)
   t.equal((await verify(counting, token)).status, 401)
 })
 

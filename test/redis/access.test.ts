@@ -1,9 +1,11 @@
-// What one Redis may refuse: a password, a command, a database, a write. And that the documented permissions are enough.
+// What one Redis may refuse: a password, a command, a database, a write. And that the documented
+// permissions are enough.
 import t from 'tap'
 import { connectRedis, requireDatabase } from '../../src/redis/connect.ts'
 import { outageOf } from '../../src/redis/outage.ts'
 import { newId } from '../../src/rules/id.ts'
 import { parseRedisUrl } from '../../src/rules/redis-url.ts'
+import { minuteOf } from '../../src/rules/window.ts'
 import { type Outage, Unavailable } from '../../src/stores.ts'
 import { hit } from '../memory/counter-suite.ts'
 import { startPrivateRedis } from '../services/index.ts'
@@ -27,10 +29,13 @@ if (redis) {
       const keyId = newId('apk_')
       t.match(await hit(counter, keyId), { number: 1, turn: { shared: true } })
       t.equal(await counter.raise([{ keyId, version: 2 }]), true)
-      // Without its scripts, and with a version that has no expiry: every command of theirs.
+      // Without its scripts too.
       await admin.script('FLUSH')
-      await observe(t, redis.url + db).persist(`rl:{${keyId}}:v`)
-      t.match(await hit(counter, keyId), { number: 2, version: 2 })
+      const { number, version } = await hit(counter, keyId)
+      t.equal(number, 2)
+      counter.confirm({ keyId, version: 2 }, String(version))
+      t.match(await hit(counter, keyId), { number: 3, version: 2 })
+      t.match(await counter.scan(minuteOf(await counter.now()), () => {}), { complete: true })
       t.strictSame(outages, [])
       const refused = await refusedCommands(admin)
       t.strictSame(
@@ -40,11 +45,13 @@ if (redis) {
     })
   }
 
-  for (const missing of commands.filter((command) => !harmless.includes(command.slice(1)))) {
+  const needless = [...harmless, 'scan']
+  for (const missing of commands.filter((command) => !needless.includes(command.slice(1)))) {
     t.test(`without ${missing} it does not count in Redis, and says why`, async (t) => {
       await allow('lacking', ...commands.filter((command) => command !== missing))
       const { counter, untilShared, untilDown } = countAt(t, urlOf('lacking'))
-      // ioredis sends a script's text first, then its hash, and the text again when Redis has forgotten it.
+      // ioredis sends a script's text first, then its hash, and the text again when Redis has
+      // forgotten it.
       await Promise.race([untilShared(), untilDown()])
       await hit(counter, newId('apk_'))
       await admin.script('FLUSH')
@@ -95,7 +102,7 @@ if (redis) {
   })
 
   t.test(
-    'a replica, a Redis without memory, one without TLS and one that is gone are told apart',
+    'the cause distinguishes a replica, a full Redis, one without TLS and one that is gone',
     async (t) => {
       const { counter, untilDown, untilShared } = countAt(t, redis.url)
       const hitUntilDown = async (cause: Outage['cause']) => {

@@ -1,15 +1,28 @@
-// The counter in a Redis Cluster that asks for a password: keys on several masters, nodes that are down, nodes that refuse.
+// The counter in a Redis Cluster that asks for a password: keys on several masters, nodes that are
+// down, nodes that refuse.
 import slotOf from 'cluster-key-slot'
 import t, { type Test } from 'tap'
 import type { RedisCounterOptions } from '../../src/redis/counter.ts'
 import { newId } from '../../src/rules/id.ts'
-import { counterSuite, hit, hitAll, inOneMinute, newKeyIds, numbersOf } from '../memory/counter-suite.ts'
+import { minuteOf } from '../../src/rules/window.ts'
+import type { Scan } from '../../src/stores.ts'
+import {
+  counterSuite,
+  hit,
+  hitAll,
+  inOneMinute,
+  leastOf,
+  newKeyIds,
+  numbersOf,
+} from '../memory/counter-suite.ts'
 import { startRedisCluster } from '../services/index.ts'
 import { clusterCommands, harmless, refusedCommands } from './acl.ts'
 import { countAt, soonDown } from './counters.ts'
 
 const password = 'a-password-that-nobody-may-read'
-const cluster = await startRedisCluster(t, { masters: 3, password })
+// A node that a test freezes stays a member: without it the whole cluster would refuse to serve.
+const args = ['--cluster-node-timeout', '60000']
+const cluster = await startRedisCluster(t, { masters: 3, password, args })
 
 /** A counter whose REDIS_URL names these nodes. */
 function countOn(
@@ -65,11 +78,18 @@ if (cluster) {
     const { counter, untilShared } = impatiently(t)
     await untilShared()
     const node = cluster.nodes[1]!
+    const scanned = new Map<string, number>()
+    let scan: Scan | undefined
+    let countsSeen: (number | undefined)[] = []
     const counted = await inOneMinute(async () => {
       const keyIds = newKeyIds(60)
       const before = await hitAll(counter, keyIds)
       await node.freeze()
       const during = [...(await hitAll(counter, keyIds)), ...(await hitAll(counter, keyIds))]
+      scan = await counter.scan(minuteOf(before[0]!.turn.nowMs), (slice) => {
+        for (const { keyId, count } of slice) scanned.set(keyId, count)
+      })
+      countsSeen = keyIds.map((keyId) => scanned.get(keyId))
       await node.thaw()
       await untilShared()
       return [...before, ...during, ...(await hitAll(counter, keyIds))]
@@ -82,6 +102,8 @@ if (cluster) {
     const [before, , down, after] = rounds.map((round) => round.filter(({ turn }) => turn.shared).length)
     t.strictSame([before, after], [60, 60])
     t.ok(down! > 20 && down! < 60, `the others count ${down} keys of 60`)
+    t.match(scan, { complete: false, mode: 'local' })
+    t.strictSame([...new Set(countsSeen)], [3], 'a scan sees both')
   })
 
   t.test('a new counter does not say shared before every master counts', async (t) => {
@@ -128,7 +150,8 @@ if (cluster) {
     const keyIds = [0, 1, 2].map(idOn)
     t.ok((await hitAll(counter, keyIds)).every(({ turn }) => turn.shared))
     t.equal(await counter.raise(keyIds.map((keyId) => ({ keyId, version: 2 }))), true)
-    t.ok((await hitAll(counter, keyIds)).every(({ version }) => version === 2))
+    t.ok((await hitAll(counter, keyIds)).every((one) => leastOf(one) === 2))
+    t.match(await counter.scan(minuteOf(await counter.now()), () => {}), { complete: true })
     t.strictSame(outages, [])
     const refused = (await Promise.all(cluster.redis.map(refusedCommands))).flat()
     t.strictSame(

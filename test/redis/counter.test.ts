@@ -1,8 +1,10 @@
-// The counter in Redis: the conformance suite, what it writes there, and what others may have written into its keys.
+// The counter in Redis: the conformance suite, what it writes there, and what others may have
+// written into its keys.
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { RedisCounterOptions } from '../../src/redis/counter.ts'
 import { newId } from '../../src/rules/id.ts'
+import type { Lease } from '../../src/stores.ts'
 import * as suite from '../memory/counter-suite.ts'
 import { startPrivateRedis, useServices } from '../services/index.ts'
 import { countAt, countWith, observe } from './counters.ts'
@@ -48,7 +50,8 @@ t.test('the next hit on another instance sees a version that was raised', async 
   const keyId = newId('apk_')
   for (const version of [2, 3, 4]) {
     t.equal(await changing.raise([{ keyId, version }]), true)
-    t.match(await hit(counter, keyId), { version, turn: { shared: true } })
+    const counted = await hit(counter, keyId)
+    t.match([suite.leastOf(counted), counted.turn], [version, { shared: true }])
   }
 })
 
@@ -88,6 +91,32 @@ t.test('the hits of a turn go as one call, and those of one key as one increment
   t.match(stats, /cmdstat_mget:calls=1,/, 'the same call reads the versions')
 })
 
+t.test(
+  'a key in use costs one command in the script, and its version and the clock one a call',
+  async (t) => {
+    const server = await startPrivateRedis(t)
+    if (!server) return
+    const { counter, untilShared } = countAt(t, server.url)
+    const observer = observe(t, server.url)
+    await untilShared()
+    let stats = ''
+    await inOneMinute(async () => {
+      const keyIds = newKeyIds(20)
+      const counted = await hitAll(counter, keyIds)
+      await observer.config('RESETSTAT')
+      for (let round = 0; round < 6; round++) counted.push(...(await hitAll(counter, keyIds)))
+      stats = await observer.info('commandstats')
+      return counted
+    })
+    const calls = [...stats.matchAll(/cmdstat_(\w+):calls=(\d+)/g)].map(([, name, count]) => [
+      name,
+      Number(count),
+    ])
+    t.match(Object.fromEntries(calls), { evalsha: 6, time: 6, mget: 6, incrby: 120 })
+    t.notMatch(stats, /cmdstat_(expire|set|get|ttl|exists)\b/)
+  },
+)
+
 t.test('nothing is stored of a key but a count for two minutes and a version for ten', async (t) => {
   let seen: [name: string, value: string | null, ttlS: number][] = []
   const look = async (name: string) => {
@@ -103,24 +132,53 @@ t.test('nothing is stored of a key but a count for two minutes and a version for
     await look(countName)
     // As somebody else may have left them.
     await redis.persist(countName)
-    await redis.set(versionsName, 1)
+    await redis.persist(versionsName)
     await counter.raise([{ keyId, version: 2 }])
-    answers.push(await hit(counter, keyId))
+    answers.push(...(await hits(counter, keyId, 5)))
     for (const name of (await redis.keys(`*${keyId}*`)).sort()) await look(name)
     return answers
   })
-  t.strictSame(numbersOf(counted), [1, 2, 3, 4])
+  t.strictSame(numbersOf(counted), upTo(8))
   t.strictSame(
     seen.map(([name, value]) => [name, value]),
     [
       [countName, '3'],
-      [countName, '4'],
-      [versionsName, '2'],
+      [countName, '8'],
+      [versionsName, String(counted[7]!.version)],
     ],
   )
   const [first, again, version] = seen.map(([, , ttlS]) => ttlS) as [number, number, number]
   for (const ttlS of [first, again]) t.ok(ttlS >= 60 && ttlS <= 120, `${ttlS} s`)
   t.ok(version > 540 && version <= 600, `${version} s: longer than any instance trusts a copy`)
+})
+
+/** How many hits each call has. */
+const patterns = [upTo(20).map(() => 1), [3, 3, 3, 3], [7, 1, 7, 1, 1], [8, 8], [5, 4, 20]]
+
+t.test('each counter has an expiry, and one that has lost it gets it back within eight hits', async (t) => {
+  let without: string[] = []
+  await inOneMinute(async () => {
+    without = []
+    const minute = await minuteNow()
+    const counted: suite.Counted[] = []
+    for (const pattern of patterns) {
+      const keyId = newId('apk_')
+      const name = counterName(keyId, minute)
+      let sincePersist = Number.POSITIVE_INFINITY
+      for (const size of pattern) {
+        counted.push(...(await hits(counter, keyId, size)))
+        sincePersist += size
+        const ttlS = await redis.ttl(name)
+        if (ttlS < 0 && sincePersist >= 8) without.push(`${pattern}: ${sincePersist} hits later`)
+        if (ttlS >= 0) {
+          await redis.persist(name)
+          sincePersist = 0
+        }
+      }
+    }
+    return counted
+  })
+  t.strictSame(without, [])
 })
 
 t.test('counting goes on when Redis has forgotten its scripts', async (t) => {
@@ -134,7 +192,7 @@ t.test('counting goes on when Redis has forgotten its scripts', async (t) => {
     return [first, ...more, await hit(counter, keyId)]
   })
   t.strictSame(numbersOf(counted), [1, 2, 3, 4])
-  t.equal(counted[3]!.version, 5)
+  t.equal(suite.leastOf(counted[3]!), 5)
 })
 
 type Spoil = (name: string) => Promise<unknown>
@@ -177,28 +235,88 @@ t.test('a counter that holds no count restarts, and the others of its turn go on
 
 const unreadable: Record<string, Spoil> = {
   ...collections,
-  ...texts('seven', '', 'nan', 'inf', '-inf', '-1', '1e5', '1e30', '99999999999', '99999999999999999999'),
+  ...texts(
+    'seven',
+    '',
+    'nan',
+    'inf',
+    '-inf',
+    '-1',
+    '0',
+    '1e5',
+    '1?',
+    '?1.2',
+    '1e30',
+    '99999999999',
+    '99999999999999999999',
+  ),
 }
 
 for (const [what, spoil] of Object.entries(unreadable)) {
-  t.test(`a version that is ${what} is unreadable until the next change`, async (t) => {
-    const keyId = newId('apk_')
-    await spoil(versionName(keyId))
-    const { version } = await hit(counter, keyId)
-    t.ok(version < 0, `${version} confirms no copy`)
-    t.equal(await counter.raise([{ keyId, version: 9 }]), true)
-    t.equal((await hit(counter, keyId)).version, 9)
+  t.test(`a version that is ${what} confirms nothing, and makes room for one that does`, async (t) => {
+    const [changed, read] = newKeyIds(2) as [string, string]
+    await spoil(versionName(changed))
+    t.equal(await counter.raise([{ keyId: changed, version: 9 }]), true)
+    t.equal(suite.leastOf(await hit(counter, changed)), 9)
+    await spoil(versionName(read))
+    t.equal(await confirm(read, 3, await leaseOf(read)), 3)
   })
 }
 
-t.test('a version without an expiry gets one at the next hit, and another one keeps its own', async (t) => {
-  const [endless, raised] = newKeyIds(2) as [string, string]
-  await redis.set(versionName(endless), 7)
-  await redis.set(versionName(raised), 7, 'EX', 50)
-  await hitAll(counter, [endless, raised])
-  const ttlS = await redis.ttl(versionName(endless))
-  t.ok(ttlS > 540 && ttlS <= 600, `${ttlS} s`)
-  t.ok((await redis.ttl(versionName(raised))) <= 50)
+/** What a hit returns for a key whose version nothing confirms. */
+async function leaseOf(keyId: string): Promise<Lease> {
+  const { version } = await hit(counter, keyId)
+  if (typeof version === 'number') throw new Error(`version ${version} is confirmed`)
+  return version
+}
+
+/** What the next hit returns after a confirmation. */
+async function confirm(keyId: string, version: number, lease: Lease) {
+  counter.confirm({ keyId, version }, lease)
+  return (await hit(counter, keyId)).version
+}
+
+t.test('a version is confirmed under the lease of a hit, until the key changes', async (t) => {
+  const keyId = newId('apk_')
+  const lease = await leaseOf(keyId)
+  t.equal(await leaseOf(keyId), lease, 'another reader may confirm it meanwhile')
+  t.equal(await confirm(keyId, 4, lease), 4)
+  t.equal(await confirm(keyId, 5, lease), 4, 'a lease is used once')
+  await counter.raise([{ keyId, version: 5 }])
+  t.match(await confirm(keyId, 4, lease), /^5[?]/)
+  await counter.raise([{ keyId, version: 3 }])
+  t.equal(await confirm(keyId, 5, await leaseOf(keyId)), 5, 'a late publication lowers nothing')
+})
+
+for (const [what, lose] of [
+  ['lost', (keyId: string) => redis.del(versionName(keyId))],
+  ['changed', (keyId: string) => counter.raise([{ keyId, version: 2 }])],
+  [
+    'changed and lost',
+    (keyId: string) => counter.raise([{ keyId, version: 2 }]).then(() => redis.del(versionName(keyId))),
+  ],
+] as const)
+  t.test(`what was read before the version was ${what} is not confirmed`, async (t) => {
+    const keyId = newId('apk_')
+    const lease = await leaseOf(keyId)
+    await lose(keyId)
+    t.type(await confirm(keyId, 1, lease), 'string')
+    await leaseOf(keyId)
+    t.type(await confirm(keyId, 1, lease), 'string')
+  })
+
+t.test('a version in use never expires, and gets an expiry if it has lost it', async (t) => {
+  const ttlsS: number[] = []
+  await inOneMinute(async () => {
+    ttlsS.length = 0
+    const [endless, ending] = newKeyIds(2) as [string, string]
+    await redis.set(versionName(endless), 7)
+    await redis.set(versionName(ending), 7, 'EX', 50)
+    const counted = await hitAll(counter, [endless, ending])
+    for (const keyId of [endless, ending]) ttlsS.push(await redis.ttl(versionName(keyId)))
+    return counted
+  })
+  for (const ttlS of ttlsS) t.ok(ttlS > 540 && ttlS <= 600, `${ttlS} s`)
 })
 
 t.test('in all of this Redis never counted as down', async (t) => {

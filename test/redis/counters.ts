@@ -1,4 +1,5 @@
-// Counters on Redis for tests, which report how they switch between counting in Redis and counting locally.
+// Counters on Redis for tests, which report how they switch between counting in Redis and counting
+// locally.
 import { type Cluster, Redis } from 'ioredis'
 import type { Test } from 'tap'
 import { connectRedis } from '../../src/redis/connect.ts'
@@ -7,10 +8,13 @@ import { parseRedisUrl } from '../../src/rules/redis-url.ts'
 import type { Counter, Outage } from '../../src/stores.ts'
 import { until } from '../process/until.ts'
 
-/** As a counter's `patience`: only a Redis that is really down counts as such, however busy the machine is. */
+/**
+ * As a counter's `patience`: only a Redis that is really down counts as such, however busy the
+ * machine is.
+ */
 export const patient = 100
-/** For a Redis that the test takes down: half a second. */
-export const soonDown = 5
+/** For a Redis that the test takes down: two seconds, which a busy one beside it does not need. */
+export const soonDown = 20
 
 /** A connection of the test's own, to look with. */
 export function observe(t: Test, url: string): Redis {

@@ -1,4 +1,5 @@
-// The hits of one call: which keys it names, how many hits each has, and which number each hit gets.
+// The hits of one call: which keys it names, how many hits each has, and which number each hit
+// gets.
 import fc from 'fast-check'
 import t from 'tap'
 import { createHits } from '../../src/redis/hits.ts'

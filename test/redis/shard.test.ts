@@ -1,10 +1,29 @@
 // Counting on one Redis server, without one: the test answers the scripts and sets the clocks.
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { install } from '@sinonjs/fake-timers'
 import t, { type Test } from 'tap'
 import { createMinuteCounts } from '../../src/memory/minute-counts.ts'
 import { createShard, type ShardOptions } from '../../src/redis/shard.ts'
-import { type CountReply, type Outage, Unavailable } from '../../src/stores.ts'
-import { until } from '../process/until.ts'
+import { type CountReply, type Lease, type Outage, Unavailable } from '../../src/stores.ts'
+
+// Timeouts and probes pass as fast as they are waited for. Turns of the event loop are real.
+const clock = install({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+
+async function until(what: string, isTrue: () => boolean) {
+  const endMs = clock.now + 60_000
+  while (!isTrue()) {
+    if (clock.now > endMs) throw new Error(`waited a minute until ${what}`)
+    await clock.tickAsync(10)
+    await nextTurn()
+  }
+}
+
+async function settled<T>(waiting: Promise<T>): Promise<T> {
+  let isSettled = false
+  waiting.finally(() => (isSettled = true)).catch(() => {})
+  await until('the promise settles', () => isSettled)
+  return waiting
+}
 
 const startMs = 29_000_000 * 60_000
 const waitingMax = 50_000
@@ -12,13 +31,13 @@ const waitingMax = 50_000
 interface Call {
   keyIds: string[]
   sums: number[]
-  answer(...counted: number[]): void
+  answer(...counted: (number | Lease)[]): void
   fail(error: Error): void
 }
 
 interface Answer {
   number: number
-  version: number
+  version: number | Lease
   turn: CountReply
 }
 
@@ -43,7 +62,7 @@ function open(t: Test, options: Partial<ShardOptions> = {}) {
     scripts: {
       hit: (keyIds, sums) =>
         new Promise((resolve, reject) => {
-          const answer = (...counted: number[]) => resolve([...clockOf(seen.redisMs), ...counted])
+          const answer = (...counted: (number | Lease)[]) => resolve([...clockOf(seen.redisMs), ...counted])
           seen.calls.push({ keyIds, sums, answer, fail: reject })
         }),
     },
@@ -76,11 +95,11 @@ t.test('hits of a turn go as one call, and each gets its number and the version 
   t.equal(seen.calls.length, 1, 'at the end of the turn')
   const { keyIds, sums, answer } = seen.calls[0]!
   t.strictSame({ keyIds, sums }, { keyIds: ['apk_1', 'apk_2'], sums: [2, 1] })
-  answer(7, 3, 1, -1)
+  answer(7, 3, 1, '4?1.2')
   const turn = { shared: true }
   const [first, other, last] = await Promise.all(hits)
   t.match(first, { number: 6, version: 3, turn })
-  t.match(other, { number: 1, version: -1, turn }, 'an unreadable version is passed on as such')
+  t.match(other, { number: 1, version: '4?1.2', turn }, 'a lease is passed on as such')
   t.match(last, { number: 7, version: 3, turn })
 })
 
@@ -118,8 +137,38 @@ t.test('behind two turns without an answer hits wait for one time limit only', a
     for (let i = 0; i < 50; i++) hits.push(hit(`apk_${i}`))
     await nextTurn()
   }
-  t.ok((await Promise.all(hits)).every(({ turn }) => !turn.shared))
+  t.ok((await settled(Promise.all(hits))).every(({ turn }) => !turn.shared))
   t.equal(seen.calls.length, 2, 'what gathered behind the two was not sent')
+})
+
+t.test('after a pause of Redis of 50 ms, it has counted every hit', async (t) => {
+  const { seen, hit, untilShared } = open(t)
+  await untilShared()
+  let count = 0
+  const answerAll = async () => {
+    for (const { sums, answer } of seen.calls.splice(0)) {
+      count += sums[0]!
+      answer(count, 1)
+    }
+    await nextTurn()
+  }
+  const hits = [hit()]
+  await nextTurn()
+  await clock.tickAsync(2)
+  await answerAll()
+  for (let ms = 0; ms < 50; ms++) {
+    for (let i = 0; i < 20; i++) hits.push(hit())
+    await nextTurn()
+    await clock.tickAsync(1)
+  }
+  while (count < hits.length) await answerAll()
+  const counted = await Promise.all(hits)
+  t.ok(counted.every(({ turn }) => turn.shared))
+  t.strictSame(
+    counted.map(({ number }) => number),
+    hits.map((_, i) => i + 1),
+  )
+  t.strictSame(seen.outages, [])
 })
 
 t.test("while Redis is down the window is still that of Redis's clock", async (t) => {
@@ -155,7 +204,7 @@ t.test('a call that timed out is not repeated, and its late answer is used', asy
   seen.probe = () => Promise.reject(new Unavailable('no answer'))
   const hits = [hit(), hit()]
   await called(1)
-  t.match(await Promise.all(hits), [{ number: 1, turn: { shared: false } }, { number: 2 }])
+  t.match(await settled(Promise.all(hits)), [{ number: 1, turn: { shared: false } }, { number: 2 }])
   t.equal(shard.isShared, false)
   t.strictSame(seen.outages, ['timeout'])
   seen.calls[0]!.answer(3, 1)

@@ -1,4 +1,5 @@
-// Listeners that are not the TLS server they should be: none gets a credential, and none ends the process.
+// Listeners that are not the TLS server they should be: none gets a credential, and none ends the
+// process.
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
@@ -64,7 +65,8 @@ for (const [what, answer] of Object.entries(answers)) {
   )
 }
 
-// A real one answers a connection that ends within its handshake with an alert: a second error of the same socket.
+// A real one answers a connection that ends within its handshake with an alert: a second error of
+// the same socket.
 t.test('a Redis whose certificate is not trusted is an outage', async (t) => {
   const tls = await makeCertificates(t, ['DNS:localhost'])
   const redis = tls && (await startPrivateRedis(t, { tls }))

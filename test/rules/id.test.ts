@@ -10,7 +10,7 @@ const anotherProcess = (name: string): Promise<{ newId: typeof newId }> =>
 const isSortedAndUnique = (ids: string[]) => ids.every((id, i) => i === 0 || ids[i - 1]! < id)
 
 t.test('an id is its prefix and 26 lowercase letters and digits', async (t) => {
-  const prefixes: IdPrefix[] = ['apk_', 'usr_', 'aud_', 'req_']
+  const prefixes: IdPrefix[] = ['apk_', 'usr_', 'aud_', 'req_', 'ins_']
   for (const prefix of prefixes) t.match(newId(prefix), new RegExp(`^${prefix}[0-9a-z]{26}$`))
 })
 

@@ -42,6 +42,30 @@ t.test('changing any one character breaks the checksum', async (t) => {
   )
 })
 
+t.test('the checksum is the CRC-32 of what stands before it, in base 62', async (t) => {
+  // Computed by another program: other services and leak scanners check tokens by it too.
+  for (const [prefix, body, checksum] of [
+    ['lk', '0'.repeat(32), '0dawgh'],
+    ['lk', 'Latchkey'.repeat(4), '0nVR2w'],
+    ['live', 'z'.repeat(32), '1afoMk'],
+  ] as const)
+    t.ok(tokenFormat(prefix).isWellFormed(`${prefix}_${body}${checksum}`), checksum)
+})
+
+t.test('a token is found anywhere in a text, also behind what only begins like one', async (t) => {
+  const broken = `${token.slice(0, -1)}${token.endsWith('0') ? '1' : '0'}`
+  for (const text of [
+    token,
+    `at the end: ${token}`,
+    `${token} and more`,
+    `lk_lk_${token}`,
+    `${broken} ${token}`,
+  ])
+    t.ok(lk.isIn(text), text)
+  for (const text of ['', 'lk_', broken, token.slice(0, -1), tokenFormat('xy').mint()])
+    t.notOk(lk.isIn(text), text)
+})
+
 t.test('swapping neighbours, adding or dropping a character breaks it too', async () => {
   fc.assert(
     fc.property(minted, fc.nat(), fc.constantFrom(...base62), ({ prefix, token }, n, character) => {
@@ -68,7 +92,8 @@ t.test('tokens are unique and every character is equally likely', async (t) => {
   const counts = new Map<string, number>()
   for (const one of tokens) for (const c of one.slice(3, 35)) counts.set(c, (counts.get(c) ?? 0) + 1)
   t.equal(counts.size, 62)
-  // 160,000 draws: 2,581 of each on average, with a standard deviation of 50. The bounds are seven of those away.
+  // 160,000 draws: 2,581 of each on average, with a standard deviation of 50. The bounds are seven
+  // of those away.
   const [least, most] = [Math.min(...counts.values()), Math.max(...counts.values())]
   t.ok(least > 2230 && most < 2930, `from ${least} to ${most} times`)
 })

@@ -1,4 +1,5 @@
-// `npm run build` compiles only what has changed, and never empties `dist`: a service may be running from it.
+// `npm run build` compiles only what has changed, and never empties `dist`: a service may be
+// running from it.
 import { exec } from 'node:child_process'
 import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -31,6 +31,14 @@ t.test('a run passes if all files report and pass', async (t) => {
   t.match(await run(t, { 'a.test.js': passes, 'b.test.js': passes }), { code: 0, stderr: /^(?!.*reported)/s })
 })
 
+t.test('a run with a failure shows it again at its end', async (t) => {
+  const fails = "import t from 'tap'\nt.test('outer', async (t) => t.equal(1, 2, 'the sum'))\n"
+  const { code, stderr } = await run(t, { 'a.test.js': fails, 'b.test.js': passes })
+  t.equal(code, 1)
+  t.match(stderr, /These have failed:\n +not ok 1 - the sum\n +---\n[\s\S]*a\.test\.js/)
+  t.notMatch(stderr, /not ok \d+ - outer/)
+})
+
 t.test('a run in which the result of a file is lost fails and names the file', async (t) => {
   const { code, stderr } = await run(t, { 'a.test.js': hangs, 'b.test.js': passes, 'c.test.js': passes })
   t.equal(code, 1)

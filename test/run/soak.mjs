@@ -1,11 +1,12 @@
-// `npm run test:soak [-- FILE…]`: the given tests, or all that have a full length, one after the other at that length; then a table.
+// `npm run test:soak [-- FILE…]`: the given tests, or all that have a full length, one after the
+// other at that length; then a table.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createWriteStream, mkdirSync, readdirSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 
 const all = [
-  ...['test/faults', 'test/security'].flatMap((folder) => testsIn(folder, '.test.ts')),
+  ...['test/faults', 'test/security', 'test/simulation'].flatMap((folder) => testsIn(folder, '.test.ts')),
   ...testsIn('test/process', '.soak.test.ts'),
 ]
 const files = process.argv.length > 2 ? process.argv.slice(2) : all
@@ -22,6 +23,8 @@ let failed = 0
 for await (const line of createInterface({ input: tap.stdout })) {
   const [, figure, row] = /^ +# figure (([\w-]+): .*)$/.exec(line) ?? []
   if (figure) figures.push([row, figure.slice(row.length + 2)])
+  const [, progress] = /^ +# progress: (.*)$/.exec(line) ?? []
+  if (progress) process.stderr.write(`       ${progress}\n`)
   // A whole file's result is not indented, and those of its tests are.
   const [, no, file, ms] = /^(not )?ok \d+ - (\S+\.test\.ts)(?: # .*?time=([\d.]+)ms)?/.exec(line) ?? []
   if (!file) continue

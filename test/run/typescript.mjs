@@ -1,6 +1,7 @@
 /**
- * Runs the tests' TypeScript, with the compiled JavaScript cached in `.tap/js`. tap's own loader compiles in every test file's process: 1.2 s
- * of CPU to load the compiler and 2.4 s for the service and its tests, where starting without takes 0.3 s.
+ * Runs the tests' TypeScript, with the compiled JavaScript cached in `.tap/js`. tap's own loader
+ * compiles in every test file's process: 1.2 s of CPU to load the compiler and 2.4 s for the
+ * service and its tests, where starting without takes 0.3 s.
  */
 import { createHash } from 'node:crypto'
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'

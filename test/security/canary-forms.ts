@@ -1,6 +1,8 @@
 /** What a secret would look like if it had been left somewhere, and how to find it. */
 
-/** Too long to appear by chance, and short enough that a text cut off in its middle still has one. */
+/**
+ * Too long to appear by chance, and short enough that a text cut off in its middle still has one.
+ */
 const pieceLength = 12
 
 /** Everything that gives a secret away, as bytes, by what it is. */
@@ -38,7 +40,10 @@ function insideBase64(piece: string, offset: number): string {
   return whole.slice(Math.ceil((offset * 8) / 6), Math.floor(((offset + piece.length) * 8) / 6))
 }
 
-/** What is searched: the bytes, and what their percent-escapes stand for, two deep, as proxies make them. */
+/**
+ * What is searched: the bytes, and what their percent-escapes stand for, two deep, as proxies make
+ * them.
+ */
 export function layersOf(remains: Buffer | string): Buffer[] {
   const bytes = typeof remains === 'string' ? Buffer.from(remains) : remains
   const once = unescaped(aroundEscapes(bytes))
@@ -53,7 +58,10 @@ const beforeEscape = 64
 const afterEscape = 192
 const isHex = (byte: number | undefined) => byte !== undefined && /[0-9a-f]/i.test(String.fromCharCode(byte))
 
-/** The bytes around every escape, in order. Unescaping a whole database would take longer than everything else. */
+/**
+ * The bytes around every escape, in order. Unescaping a whole database would take longer than
+ * everything else.
+ */
 function aroundEscapes(bytes: Buffer): Buffer {
   const parts: Buffer[] = []
   let end = 0

@@ -1,4 +1,7 @@
-/** A key in every place where it does not belong, as requests: what its owner, a library or a proxy may get wrong. */
+/**
+ * A key in every place where it does not belong, as requests: what its owner, a library or a proxy
+ * may get wrong.
+ */
 import { bearer, chunked, host, json, lengthOf, message } from './requests.ts'
 
 /** A request behind which the connection ends. */
@@ -98,7 +101,9 @@ const inBody = (key: string): Record<string, [body: string, ...headers: string[]
   'a body that is too large': [`{"name":"${key.repeat(500)}"}`, json],
 })
 
-/** The lines of a request that the parser refuses. The headers of the sender come behind the first. */
+/**
+ * The lines of a request that the parser refuses. The headers of the sender come behind the first.
+ */
 const malformed = (key: string): Record<string, string[]> => ({
   'beside a NUL': ['GET / HTTP/1.1', host, `X-A: ${key}\0`],
   'a header without a colon': ['GET / HTTP/1.1', host, key],

@@ -1,4 +1,7 @@
-/** All that is left of a service, as bytes: the files of Postgres and Redis, every command Redis was sent, all output. */
+/**
+ * All that is left of a service, as bytes: the files of Postgres and Redis, every command Redis was
+ * sent, all output.
+ */
 import { readdir, readFile, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { Redis } from 'ioredis'
@@ -9,8 +12,9 @@ import type { Test } from 'tap'
 export type Remains = Record<string, Buffer | string>
 
 /**
- * All files below a folder that were written since then, in one buffer. Except core dumps: they are the memory itself, and only on
- * machines that are set up to write them. A file that disappears meanwhile (Postgres recycles its write-ahead log) is left out.
+ * All files below a folder that were written since then, in one buffer. Except core dumps: they are
+ * the memory itself, and only on machines that are set up to write them. A file that disappears
+ * meanwhile (Postgres recycles its write-ahead log) is left out.
  */
 export async function filesIn(folder: string, sinceMs = 0): Promise<Buffer> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true })
@@ -27,8 +31,9 @@ export async function filesIn(folder: string, sinceMs = 0): Promise<Buffer> {
 }
 
 /**
- * Makes a Postgres write every statement into its log, with its parameters: so what the service sends is searched too, and not only
- * what is stored. Returns how to read what it has written since: the log, the tables, the write-ahead log.
+ * Makes a Postgres write every statement into its log, with its parameters: so what the service
+ * sends is searched too, and not only what is stored. Returns how to read what it has written
+ * since: the log, the tables, the write-ahead log.
  */
 export async function logEverything(sql: Sql): Promise<() => Promise<Buffer>> {
   // Clocks of files are coarser than ours.

@@ -1,4 +1,7 @@
-/** Bytes that end a connection, and the status of their response. payloads.ts has more ways to write a length, a coding and a chunk. */
+/**
+ * Bytes that end a connection, and the status of their response. payloads.ts has more ways to write
+ * a length, a coding and a chunk.
+ */
 import { bearer, chunk, chunked, creation, host, lastChunk, message, request, verify } from './requests.ts'
 
 const body = '{"name":"malformed"}'

@@ -1,5 +1,9 @@
-/** A client with a key of its own that sends one request at a time, so it knows what is left of its limit after each. */
+/**
+ * A client with a key of its own that sends one request at a time, so it knows what is left of its
+ * limit after each.
+ */
 import { type Instance, makeKey, makeUser } from '../instance.ts'
+import { describedBy } from '../openapi/described.ts'
 import { scaled } from '../soak.ts'
 import { checkAnswer, checkFits, isRated } from './fuzz-check.ts'
 import { bytesOf, type FuzzRequest, read } from './fuzz-requests.ts'
@@ -7,11 +11,17 @@ import { verify } from './requests.ts'
 import { openWire, type WireAnswer } from './wire.ts'
 
 export interface FuzzClient {
-  /** Sends the request and checks everything that comes back. Says what that was, and how long it took. */
+  /**
+   * Sends the request and checks everything that comes back. Says what that was, and how long it
+   * took.
+   */
   send(request: FuzzRequest): Promise<{ kind: string; tookMs: number }>
 }
 
-/** Answered or closed: the soak checks the promise, and a brief run on a busy machine only sees what hangs. */
+/**
+ * Answered or closed: the soak checks the promise, and a brief run on a busy machine only sees what
+ * hangs.
+ */
 const answeredInMs = scaled(60_000, 2000)
 /** After this, a server that waits for the rest of a request learns that there is none. */
 const restMs = scaled(40, 150)
@@ -21,6 +31,7 @@ export async function openClient(maker: Instance, portNow: () => Promise<number>
   const { id: userId } = await makeUser(maker)
   const { token } = await makeKey(maker, { userId, rateLimitRpm: limit })
   let keyId = (await makeKey(maker, { userId })).id
+  const expectDescribed = describedBy(maker.service.app.openapi())
   let last: { reset: number; remaining: number } | null = null
   /** Requests without a response: each may have been counted. */
   let unsure = 0
@@ -56,6 +67,7 @@ export async function openClient(maker: Instance, portNow: () => Promise<number>
       if (answers.some(({ raw }) => raw.includes(token))) throw new Error('the token is in the response')
       const kinds = answers.map((one, i) => checkAnswer(one, reading.toHead && i === 0))
       // A 503 may come before or after counting.
+      if (answer !== undefined && reading.good) expectDescribed(request.method, reading.target, answer)
       if (answer === undefined || answer.status === 503) unsure++
       else checkFits(answer, reading)
       const rated = answers.filter(isRated)
@@ -67,7 +79,9 @@ export async function openClient(maker: Instance, portNow: () => Promise<number>
   }
 }
 
-/** Sends these bytes on a connection of their own, and gives all that comes back until it is closed. */
+/**
+ * Sends these bytes on a connection of their own, and gives all that comes back until it is closed.
+ */
 async function exchange(port: number, bytes: string, { toHead, whole }: { toHead: boolean; whole: boolean }) {
   const wire = openWire(port, { toHead, waitMs: answeredInMs + (whole ? 0 : restMs) })
   let sentMs = performance.now()

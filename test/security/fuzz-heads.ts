@@ -1,4 +1,7 @@
-/** Methods, versions, targets and header lines. `{token}` is the caller's key, and `{key}` the id of one. */
+/**
+ * Methods, versions, targets and header lines. `{token}` is the caller's key, and `{key}` the id of
+ * one.
+ */
 import fc from 'fast-check'
 import { anyBytes, oneOf, weighted, words } from './fuzz-words.ts'
 
@@ -58,7 +61,7 @@ const repeated = fc
 const odd = fc.constantFrom(
   ...words(`* / ? # v1/keys ?limit=1 http://latchkey.test http://latchkey.test/v1/verify HTTPS://x/v1/keys
     http:///v1/keys http://a@b:80/v1/verify?x#y http://[::1]/v1/keys ftp://x/v1/keys http:/v1/keys latchkey.test:443
-    //latchkey.test/v1/keys http://x?limit=1 http://%zz/v1/verify`),
+    // latchkey.test/v1/keys http://x?limit=1 http://%zz/v1/verify`),
   ...[
     '',
     '/v1/verify HTTP/1.1',

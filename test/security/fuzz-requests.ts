@@ -1,4 +1,7 @@
-/** Mostly valid requests, any part of which may be wild: their bytes, and how a server must read them. */
+/**
+ * Mostly valid requests, any part of which may be wild: their bytes, and how a server must read
+ * them.
+ */
 import fc from 'fast-check'
 import { goodBodies, wildBodies } from './fuzz-bodies.ts'
 import {
@@ -41,6 +44,7 @@ const routes: [method: string, target: string][] = [
   ['GET', '/v1/keys'],
   ['GET', '/v1/keys/{key}'],
   ['DELETE', '/v1/keys/{key}'],
+  ['POST', '/v1/keys/{key}/rotate'],
   ['GET', '/docs/errors/not_found'],
   ['GET', '/nope'],
 ]
@@ -196,7 +200,10 @@ function routeOf(method: string, target: string, { keyId }: Known): Reading['rou
   return method === 'PATCH' && target === `/v1/keys/${keyId}` ? 'change' : null
 }
 
-/** One header with exactly `Bearer`, a space and the token. Blanks before a value are not part of it (RFC 9110, 5.5). */
+/**
+ * One header with exactly `Bearer`, a space and the token. Blanks before a value are not part of it
+ * (RFC 9110, 5.5).
+ */
 function authenticated(values: string[], { token }: Known): boolean | null {
   if (values.length !== 1) return false
   const value = values[0]!.replace(/^[ \t]+/, '')

@@ -1,5 +1,5 @@
-// Bytes that no client should send. Each request gets the response that it deserves, or its connection is closed; and what comes
-// inside or behind a refused one never runs.
+// Bytes that no client should send. Each request gets the response that it deserves, or its
+// connection is closed; and what comes inside or behind a refused one never runs.
 import { once } from 'node:events'
 import t, { type Test } from 'tap'
 import { openDatabase } from '../api/database.ts'
@@ -252,7 +252,8 @@ t.test('more bytes behind a body that broke off do no harm', async (t) => {
   t.equal((await instance.ask('GET', '/v1/verify', { token })).status, 200, 'the service goes on')
 })
 
-// A client that disconnects reads no response. So these use the other key, which nothing compares with its counter.
+// A client that disconnects reads no response. So these use the other key, which nothing compares
+// with its counter.
 const half = verify(other.token).slice(0, 60)
 const unfinished: Record<string, string> = {
   nothing: '',

@@ -1,11 +1,17 @@
-/** What a client may ask for, as plain data that shrinks: keys are numbers, and moments are seconds from now. */
+/**
+ * What a client may ask for, as plain data that shrinks: keys are numbers, and moments are seconds
+ * from now.
+ */
 import fc from 'fast-check'
 import { limits, names, notLimits, notMoments, notNames } from '../api/values.ts'
 import { weighted } from './fuzz-words.ts'
 
 /** Whose token is sent. */
 export type By = { root: number } | { key: number } | 'unknown' | 'none'
-/** Which id is in the path or the cursor. Numbers count the caller's own keys without the root, or all keys of the other user. */
+/**
+ * Which id is in the path or the cursor. Numbers count the caller's own keys without the root, or
+ * all keys of the other user.
+ */
 export type Target =
   | { own: number }
   | 'root'
@@ -111,5 +117,8 @@ const command = weighted<Command | Pause>(
   [1, record({ does: does('wait'), key: number })],
 )
 
-/** Reversed, because shrinking drops the first ones first: those should be the ones behind the failure. */
+/**
+ * Reversed, because shrinking drops the first ones first: those should be the ones behind the
+ * failure.
+ */
 export const commands = fc.array(command, { maxLength: 150, size: 'max' }).map((all) => all.toReversed())

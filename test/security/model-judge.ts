@@ -15,8 +15,9 @@ export interface ModelAnswer extends WireAnswer {
 const clockSlackMs = 100
 
 /**
- * The clock moves while a request is under way, and nothing shows when it was counted, checked and decided. So all seconds in between
- * are tried. As a rule that is one second, sometimes two; only within those may an expiry or a minute fall either way.
+ * The clock moves while a request is under way, and nothing shows when it was counted, checked and
+ * decided. So all seconds in between are tried. As a rule that is one second, sometimes two; only
+ * within those may an expiry or a minute fall either way.
  */
 export function judge(world: World, ask: Ask, answer: ModelAnswer): Expected {
   const fromS = Math.floor((answer.sentMs - clockSlackMs) / 1000)
@@ -55,7 +56,10 @@ function leakIn({ raw }: ModelAnswer, created: boolean): string | null {
   return secrets.length === (created ? 2 : 0) ? null : `the secret is in it: ${raw}`
 }
 
-/** A 401 and a 404 are the same whatever led to them. So are the other errors whose text names no value. */
+/**
+ * A 401 and a 404 are the same whatever led to them. So are the other errors whose text names no
+ * value.
+ */
 function unlikeOthers({ uniform }: World, outcome: Expected, { raw, body }: ModelAnswer): string | null {
   if (!('error' in outcome) || outcome.error.endsWith('_parameter')) return null
   const what = `${outcome.error} ${outcome.param}`

@@ -1,6 +1,7 @@
 /**
- * The response that the specification requires: a function of the world, the request and the moments at which it was counted,
- * checked and decided. Nothing in here knows how the service does it.
+ * The response that the specification requires: a function of the world, the request and the
+ * moments at which it was counted, checked and decided. Nothing in here knows how the service does
+ * it.
  */
 import type { Code } from '../api/expect-error.ts'
 import type { Ask } from './model-ask.ts'

@@ -1,4 +1,7 @@
-/** The expected response: status, headers and body, where some members are known by their form or bounds only. */
+/**
+ * The expected response: status, headers and body, where some members are known by their form or
+ * bounds only.
+ */
 import { isDeepStrictEqual } from 'node:util'
 import { type Code, errors } from '../api/expect-error.ts'
 import type { Ask } from './model-ask.ts'
@@ -107,7 +110,9 @@ function shownKey(key: ModelKey, { caller, command }: Ask, span: Span) {
   }
 }
 
-/** Every use on the instance that is asked; on the others those a while ago; never one that was not. */
+/**
+ * Every use on the instance that is asked; on the others those a while ago; never one that was not.
+ */
 function lastUse({ uses, lastRequestS }: ModelKey, on: number, { fromS }: Span) {
   if (lastRequestS === null) return null
   const due = [...uses].filter(([instance, { toS }]) => instance === on || toS < fromS - lastUseBehindS)

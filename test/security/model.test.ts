@@ -1,4 +1,5 @@
-// Whatever two users do with their keys on two instances, each response is the one that a simple model of the service gives.
+// Whatever two users do with their keys on two instances, each response is the one that a simple
+// model of the service gives.
 import t from 'tap'
 import { startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
@@ -16,7 +17,10 @@ const env = {
 }
 const instances = [await startInstance(t, services, env), await startInstance(t, services, env)]
 
-/** At least; a brief run goes on until each of these has been seen. Otherwise the sequences would not reach what they are to try. */
+/**
+ * At least; a brief run goes on until each of these has been seen. Otherwise the sequences would
+ * not reach what they are to try.
+ */
 const wanted = scaled(2000, 1_000_000)
 const all = ['use', 'create', 'patch', 'delete', 'get', 'list']
 const parameters = ['name', 'rate_limit_rpm', 'expires_at']

@@ -1,4 +1,7 @@
-/** Other clients, each with a key and a connection of its own, that send requests all the time and check whose response they get. */
+/**
+ * Other clients, each with a key and a connection of its own, that send requests all the time and
+ * check whose response they get.
+ */
 import type { Test } from 'tap'
 import { verify } from './requests.ts'
 import { openWire, type Wire } from './wire.ts'

@@ -1,6 +1,7 @@
 /**
- * Requests that two servers may read differently: where the first ends, and so whether the hidden one is a request. Each trick
- * is built for both disagreements, the one in front reading on where the other stops and the other way round.
+ * Requests that two servers may read differently: where the first ends, and so whether the hidden
+ * one is a request. Each trick is built for both disagreements, the one in front reading on where
+ * the other stops and the other way round.
  */
 import {
   bearer,

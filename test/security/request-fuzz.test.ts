@@ -1,4 +1,5 @@
-// Whatever bytes are sent, each request is answered or closed in time, in the documented form, and counted once if it has a key.
+// Whatever bytes are sent, each request is answered or closed in time, in the documented form, and
+// counted once if it has a key.
 import t from 'tap'
 import { startInstance } from '../instance.ts'
 import { externalEnv, type Serving, serveLatchkey } from '../process/latchkey.ts'
@@ -9,7 +10,10 @@ import { requests } from './fuzz-requests.ts'
 import { holdsInLanes, tallyOf } from './seed.ts'
 
 const lanes = 12
-/** At least; a brief run goes on until each of these has been seen. Otherwise the requests would not reach what they are to try. */
+/**
+ * At least; a brief run goes on until each of these has been seen. Otherwise the requests would not
+ * reach what they are to try.
+ */
 const wanted = scaled(1000, 300_000)
 const tally = tallyOf([
   ...['200', '200 page', '200 to HEAD', '201', '400 invalid_json', '400 missing_parameter'],
@@ -28,8 +32,9 @@ const env = { BASE_URL: 'http://latchkey.test', MAX_KEYS_PER_USER: '4' }
 const maker = await startInstance(t, services, env)
 
 /**
- * In the soak the service is a process, because what ends it is a finding; then another one replaces it, on which the finding is
- * shrunk. In a brief run it is the instance in this process, where an exception that nobody catches fails the test.
+ * In the soak the service is a process, because what ends it is a finding; then another one
+ * replaces it, on which the finding is shrunk. In a brief run it is the instance in this process,
+ * where an exception that nobody catches fails the test.
  */
 type Target = Pick<Serving, 'log' | 'port'>
 const started: Target[] = [maker]

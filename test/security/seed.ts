@@ -1,6 +1,7 @@
 /**
- * Random runs that can be repeated. A failure names a seed and a path; with FUZZ_SEED and FUZZ_PATH set to them, that one
- * counterexample runs again, shrunk. FUZZ_SEED alone repeats a whole run, as far as the other lanes and the clock allow.
+ * Random runs that can be repeated. A failure names a seed and a path; with FUZZ_SEED and FUZZ_PATH
+ * set to them, that one counterexample runs again, shrunk. FUZZ_SEED alone repeats a whole run, as
+ * far as the other lanes and the clock allow.
  */
 import { randomInt } from 'node:crypto'
 import fc from 'fast-check'
@@ -10,8 +11,11 @@ const path = process.env.FUZZ_PATH || undefined
 /** Of the first part; each further part has the next one. */
 let seed = process.env.FUZZ_SEED ? Number(process.env.FUZZ_SEED) : randomInt(2 ** 31)
 
-/** A part takes seconds. Shrinking takes longer where servers answer; what is found by then is small enough. */
-const partMaxMs = 60_000
+/**
+ * A part takes seconds, on a busy machine minutes. Shrinking takes longer where servers answer;
+ * what is found by then is small enough.
+ */
+const partMaxMs = 300_000
 
 interface Parts {
   /** How many at once. */
@@ -23,8 +27,9 @@ interface Parts {
 }
 
 /**
- * Tries values in parts, each under a seed of its own, until no more are wanted. The first failure ends the other lanes, so that
- * nothing disturbs its shrinking. Says whether all that was wanted was tried and held.
+ * Tries values in parts, each under a seed of its own, until no more are wanted. The first failure
+ * ends the other lanes, so that nothing disturbs its shrinking. Says whether all that was wanted
+ * was tried and held.
  */
 export async function holdsInLanes<T>(
   t: Test,

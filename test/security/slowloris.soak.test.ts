@@ -1,4 +1,5 @@
-// Slow clients try to hold all connections. Theirs are closed in time, and nobody else is slower for it.
+// Slow clients try to hold all connections. Theirs are closed in time, and nobody else is slower
+// for it.
 import { once } from 'node:events'
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
@@ -15,13 +16,19 @@ import { openWire, statusesOf, type Wire } from './wire.ts'
 const sockets = scaled(200, 2000)
 const calmMs = scaled(2000, 20_000)
 const perSecond = 200
-/** What the service gives the headers and the whole of a request, and how often it checks (docs/operations.md). */
+/**
+ * What the service gives the headers and the whole of a request, and how often it checks
+ * (docs/operations.md).
+ */
 const headersMs = 10_000
 const wholeMs = 20_000
 const lookEveryMs = 250
 /** For a busy machine. */
 const slackMs = 2000
-/** A calm p99 below this counts as this, because twice nothing is nothing. In CI, other programs must not decide. */
+/**
+ * A calm p99 below this counts as this, because twice nothing is nothing. In CI, other programs
+ * must not decide.
+ */
 const floorMs = scaled(25, 5)
 const warmUpMs = 1000
 /** Connections to Postgres that it may open meanwhile and keep (docs/operations.md). */
@@ -136,7 +143,10 @@ interface SlowSocket {
   livedMs: number | null
 }
 
-/** They open and drip evenly and not all at one moment: the test is about what they cost the service, not what they cost here. */
+/**
+ * They open and drip evenly and not all at one moment: the test is about what they cost the
+ * service, not what they cost here.
+ */
 const ticksPerSecond = 50
 const openedPerTick = 10
 

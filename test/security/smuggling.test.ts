@@ -1,6 +1,7 @@
-// Requests whose end two servers might see in different places. What is hidden in or behind them never runs: not with the service
-// alone, and not through a load balancer that shares its connections to the service among its clients. And no client ever gets a
-// response that was meant for another.
+// Requests whose end two servers might see in different places. What is hidden in or behind them
+// never runs: not with the service alone, and not through a load balancer that shares its
+// connections to the service among its clients. And no client ever gets a response that was meant
+// for another.
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import t, { type Test } from 'tap'
@@ -25,7 +26,10 @@ async function begin(t: Test) {
   return { instance, traps, attacker: await makeCaller(instance) }
 }
 
-/** Whole in CI. In the soak cut anywhere, because what a server has read at a time decides how it reads on. */
+/**
+ * Whole in CI. In the soak cut anywhere, because what a server has read at a time decides how it
+ * reads on.
+ */
 function piecesOf(bytes: string): string[] {
   if (!soaking || Math.random() < 0.3) return [bytes]
   const cuts = Array.from({ length: 1 + Math.floor(Math.random() * 3) }, () =>

@@ -16,8 +16,8 @@ const resamples = 2000
 const confidence = 0.95
 
 /**
- * Compares each series with the first, with a bootstrap confidence interval. A resample draws whole rounds, the same for all
- * series: what slowed a round down slowed all of it, and cancels out.
+ * Compares each series with the first, with a bootstrap confidence interval. A resample draws whole
+ * rounds, the same for all series: what slowed a round down slowed all of it, and cancels out.
  */
 export function differences(series: readonly Series[]): Difference[] {
   const rounds = series[0]!.length
@@ -41,7 +41,10 @@ export function differences(series: readonly Series[]): Difference[] {
   })
 }
 
-/** Of the rounds as often as each was drawn. Counts them in order, because sorting 2,000 times would take minutes. */
+/**
+ * Of the rounds as often as each was drawn. Counts them in order, because sorting 2,000 times would
+ * take minutes.
+ */
 function weightedMedian(series: Series, order: Int32Array, drawn: Int32Array): number {
   let left = Math.ceil(series.length / 2)
   for (const round of order) {

@@ -1,5 +1,6 @@
-// How long a response takes reveals nothing either: for an unknown, a revoked, an expired and a deleted owner's key, and for an
-// absent, a mistyped and a stranger's id. All on one connection to one process. Needs a machine that does nothing else:
+// How long a response takes reveals nothing either: for an unknown, a revoked, an expired and a
+// deleted owner's key, and for an absent, a mistyped and a stranger's id. All on one connection to
+// one process. Needs a machine that does nothing else:
 //
 //   npx tap run --jobs=1 --test-env=SOAK=1 --timeout=3600 test/security/timing.soak.test.ts
 //
@@ -46,7 +47,10 @@ await sql`
 await sql`vacuum analyze`
 const { port } = await serveLatchkey(t, externalEnv(services))
 
-/** In rounds: each request once a round, in a random order. The first is what the others are compared with, the second like it. */
+/**
+ * In rounds: each request once a round, in a random order. The first is what the others are
+ * compared with, the second like it.
+ */
 async function measure(t: Test, title: string, requests: Record<string, string>, status: number) {
   const wire = openWire(port)
   t.teardown(() => wire.socket.destroy())
@@ -62,7 +66,10 @@ async function measure(t: Test, title: string, requests: Record<string, string>,
   }
   const found = differences(series)
   const control = found[1]!
-  /** The smallest difference that could have been seen: half the width of the interval of two of one kind. */
+  /**
+   * The smallest difference that could have been seen: half the width of the interval of two of one
+   * kind.
+   */
   const detectableUs = (control.highUs - control.lowUs) / 2
   t.comment(`${title}, ${rounds} rounds: differences of ${detectableUs.toFixed(1)} µs could have been seen`)
   for (const [i, what] of Object.keys(requests).entries()) {

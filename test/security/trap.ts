@@ -1,6 +1,7 @@
 /**
- * What an attacker hides behind or inside another request: two good requests, with a key that nothing else uses, which revoke
- * one key and create another. What they have done shows whether they have run.
+ * What an attacker hides behind or inside another request: two good requests, with a key that
+ * nothing else uses, which revoke one key and create another. What they have done shows whether
+ * they have run.
  */
 import type { Test } from 'tap'
 import { openDatabase } from '../api/database.ts'
@@ -18,13 +19,19 @@ export interface Traps {
   set(): Promise<Trap>
   /** What the hidden requests of each of these have done, or of all: nothing, if they never ran. */
   sprung(traps?: readonly Trap[]): Promise<string[][]>
-  /** Resolves once requests that were hidden so far would have run: others have, which go the same way and began later. */
+  /**
+   * Resolves once requests that were hidden so far would have run: others have, which go the same
+   * way and began later.
+   */
   settled(): Promise<void>
   /** Requests with these keys that are counted in Redis, in all minutes that it still has. */
   counted(keyIds: readonly string[]): Promise<number[]>
 }
 
-/** Both hidden requests have this header. A load balancer that sees it refuses them, so one that runs got past it unseen. */
+/**
+ * Both hidden requests have this header. A load balancer that sees it refuses them, so one that
+ * runs got past it unseen.
+ */
 export const marker = 'x-smuggled'
 /** What two hidden requests do that run. */
 export const allSprung = ['2 requests counted', 'a key created', 'a key revoked']

@@ -1,6 +1,6 @@
-// Every 401 is the same bytes and leaves the connection in the same state, whatever was presented and whatever was asked. So is
-// every 404 of an id. Beyond test/api/authentication.test.ts and not-found.test.ts: all ways to present a key, and connections
-// that stay open.
+// Every 401 is the same bytes and leaves the connection in the same state, whatever was presented
+// and whatever was asked. So is every 404 of an id. Beyond test/api/authentication.test.ts and
+// not-found.test.ts: all ways to present a key, and connections that stay open.
 import t, { type Test } from 'tap'
 import { openDatabase } from '../api/database.ts'
 import { deleteUser, makeCaller, makeKey, startInstance } from '../instance.ts'
@@ -93,8 +93,9 @@ const ending = new Set(['Connection: close', 'HTTP/1.0'])
 const probe = message(['GET /docs/errors/unauthorized HTTP/1.1', host, 'Connection: close'])
 
 /**
- * All that comes back until the connection ends, with the probe sent behind the request: the response to that shows whether the
- * request has left the connection open. Masks what differs between any two responses.
+ * All that comes back until the connection ends, with the probe sent behind the request: the
+ * response to that shows whether the request has left the connection open. Masks what differs
+ * between any two responses.
  */
 async function transcript(
   { line, headers = [], body = '' }: Shape,
@@ -136,7 +137,8 @@ for (const [asked, shape] of Object.entries(shapes)) {
   t.test(
     `the 401 of ${asked} is the same bytes on the same connection, whatever was presented`,
     async (t) => {
-      // A response to HEAD has no body, and one that ends the connection says so: each is compared within itself.
+      // A response to HEAD has no body, and one that ends the connection says so: each is compared
+      // within itself.
       const ofItsOwn = asked === 'HEAD' || ending.has(asked)
       const expected = ofItsOwn ? await transcript(shape, []) : reference
       t.equal(statusLines(expected)[0], 'HTTP/1.1 401 Unauthorized')

@@ -1,4 +1,6 @@
-/** A connection on which a test writes any bytes it likes, and every response that comes back on it. */
+/**
+ * A connection on which a test writes any bytes it likes, and every response that comes back on it.
+ */
 import { EventEmitter, once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import type { Answer } from '../instance.ts'
@@ -19,20 +21,31 @@ export interface Wire {
   readonly rest: string
   /** Whether the other side has ended the connection. */
   readonly closed: boolean
-  /** Resolves once the operating system has the bytes, so that the next write is a piece of its own. */
+  /**
+   * Resolves once the operating system has the bytes, so that the next write is a piece of its own.
+   */
   write(bytes: string): Promise<void>
-  /** Resolves once there are that many responses or the connection has ended; rejects when it waits too long. */
+  /**
+   * Resolves once there are that many responses or the connection has ended; rejects when it waits
+   * too long.
+   */
   answered(count: number): Promise<WireAnswer[]>
   /** The same for the end of the connection. */
   ended(): Promise<WireAnswer[]>
-  /** Sends one whole request and takes its response off `answers`. Only for requests one after the other. */
+  /**
+   * Sends one whole request and takes its response off `answers`. Only for requests one after the
+   * other.
+   */
   ask(bytes: string): Promise<WireAnswer>
 }
 
 /** Only ends a wait for what never comes. */
 const patienceMs = scaled(60_000, 10_000)
 
-/** `toHead`: the first request is a HEAD, so its response has no body whatever its Content-Length says. */
+/**
+ * `toHead`: the first request is a HEAD, so its response has no body whatever its Content-Length
+ * says.
+ */
 export function openWire(port: number, { toHead = false, waitMs = patienceMs } = {}): Wire {
   const socket = connect({ host: '127.0.0.1', port, noDelay: true })
   const changes = new EventEmitter()
@@ -109,7 +122,9 @@ function firstAnswer(bytes: string, toHead: boolean): string | null {
   if (!/^HTTP\/1\.1 [1-5][0-9]{2} [A-Za-z -]+$/.test(status)) return null
   const names = lines.map((line) => headerLine.exec(line)?.[1]?.toLowerCase())
   if (names.includes(undefined) || new Set(names).size < names.length) return null
-  const length = lines[names.indexOf('content-length')]?.replace(/^.*: ?/, '')
+  // A 304 has no body (RFC 9112, 6.3).
+  const isNotModified = status.startsWith('HTTP/1.1 304 ')
+  const length = isNotModified ? '0' : lines[names.indexOf('content-length')]?.replace(/^.*: ?/, '')
   if (length === undefined || !/^[0-9]+$/.test(length)) return null
   // What the parser refuses has no method, so its response has a body.
   const bodyless = toHead && bytes[end + 4] !== '{'

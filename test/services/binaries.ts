@@ -1,4 +1,5 @@
-// Servers installed on this machine, the Postgres that npm has installed, and which of the two a run may use.
+// Servers installed on this machine, the Postgres that npm has installed, and which of the two a
+// run may use.
 import { access, constants, readdir } from 'node:fs/promises'
 import { delimiter, dirname, join } from 'node:path'
 import { type Binaries, findBinaries } from '../../src/embedded/binaries.ts'
@@ -47,7 +48,7 @@ export async function findAnyPostgres(folder: string): Promise<Binaries> {
   return findBinaries(join(folder, 'libraries'))
 }
 
-async function onPath(name: string): Promise<string | null> {
+export async function onPath(name: string): Promise<string | null> {
   for (const folder of (process.env.PATH ?? '').split(delimiter))
     if (folder !== '' && (await isProgram(join(folder, name)))) return join(folder, name)
   return null

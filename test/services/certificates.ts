@@ -46,7 +46,10 @@ export interface Certificates {
   key: string
 }
 
-/** A server's certificate and its authority. Null, with a skipped assertion, where there is no openssl. */
+/**
+ * A server's certificate and its authority. Null, with a skipped assertion, where there is no
+ * openssl.
+ */
 export async function makeCertificates(t: Test, names: string[]): Promise<Certificates | null> {
   const folder = await makeTemporaryFolder('certificates')
   t.teardown(() => removeTemporaryFolder(folder))

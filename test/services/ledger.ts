@@ -1,5 +1,5 @@
-// Every server that a test or the keeper starts is written down with its owner. If the owner is killed, a keeper (of this run or
-// of the next one) reads the ledger and ends the server.
+// Every server that a test or the keeper starts is written down with its owner. If the owner is
+// killed, a keeper (of this run or of the next one) reads the ledger and ends the server.
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -8,7 +8,9 @@ export interface OddPort {
   readonly url: string
   /** Connections accepted so far. */
   readonly accepted: number
-  /** New connections now lead to this port, as when the server behind a load balancer is up again. */
+  /**
+   * New connections now lead to this port, as when the server behind a load balancer is up again.
+   */
   leadTo(port: number): void
 }
 

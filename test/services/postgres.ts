@@ -10,8 +10,9 @@ import { launch, type PrivateServer, type ServerProcess, startPrivateServer } fr
 import { run } from './processes.ts'
 
 /**
- * synchronous_commit stays on, so that commits wait for each other as in production; only the disk is not waited for. 300
- * connections: two test files at a time, each with several instances and their pools.
+ * synchronous_commit stays on, so that commits wait for each other as in production; only the disk
+ * is not waited for. 300 connections: two test files at a time, each with several instances and
+ * their pools.
  */
 export const postgresSettings: Record<string, string> = {
   fsync: 'off',
@@ -31,8 +32,8 @@ export interface PrivatePostgres extends PrivateServer {
 }
 
 /**
- * A Postgres of the test's own, from this machine's binaries or npm's. `prepare` puts data into the folder before the first
- * start; without it the first start creates them.
+ * A Postgres of the test's own, from this machine's binaries or npm's. `prepare` puts data into the
+ * folder before the first start; without it the first start creates them.
  */
 export async function startPrivatePostgres(
   t: Test,
@@ -72,7 +73,10 @@ export async function startPostgres(
   })
 }
 
-/** As pg_ctl does: the eighth line of its pid file. The first must be this process, not one that was killed before. */
+/**
+ * As pg_ctl does: the eighth line of its pid file. The first must be this process, not one that was
+ * killed before.
+ */
 async function saysReady(file: string, pid: number): Promise<boolean> {
   const lines = (await readFile(file, 'utf8').catch(() => '')).split('\n')
   return Number(lines[0]) === pid && (lines[7] ?? '').startsWith('ready')

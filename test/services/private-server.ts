@@ -1,4 +1,5 @@
-// A server as a child process: started until it answers; to be killed, frozen, thawed and restarted with all its processes.
+// A server as a child process: started until it answers; to be killed, frozen, thawed and restarted
+// with all its processes.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, openSync, readFileSync } from 'node:fs'
@@ -26,8 +27,9 @@ export interface Launch {
 export interface ServerProcess {
   readonly pid: number
   /**
-   * SIGKILL (the default) goes to all its processes, as when a machine is lost; other signals go to the first. Resolves once the
-   * server has exited. Postgres waits on SIGTERM for its clients to leave; on SIGINT it does not.
+   * SIGKILL (the default) goes to all its processes, as when a machine is lost; other signals go to
+   * the first. Resolves once the server has exited. Postgres waits on SIGTERM for its clients to
+   * leave; on SIGINT it does not.
    */
   kill(signal?: NodeJS.Signals): Promise<void>
   /** SIGSTOP to all its processes: connections stay open, nothing is answered. */
@@ -80,7 +82,8 @@ function controls(pid: number, hasExited: () => boolean, exited: Promise<unknown
       const tree = await processTree(pid)
       send(signal === 'SIGKILL' ? tree : [pid], signal)
       await exited
-      // Postgres's backends outlive their parent by a moment, and hold its shared memory until then.
+      // Postgres's backends outlive their parent by a moment, and hold its shared memory until
+      // then.
       await waitUntilGone(tree, 5000)
     },
     async freeze() {

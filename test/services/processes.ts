@@ -1,4 +1,5 @@
-// Processes that a test may not have started itself. /proc first, because slim container images have no `ps`; macOS has no /proc.
+// Processes that a test may not have started itself. /proc first, because slim container images
+// have no `ps`; macOS has no /proc.
 import { execFile } from 'node:child_process'
 import { readdir, readFile } from 'node:fs/promises'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -31,7 +32,8 @@ async function parentsFromProc(): Promise<number[][]> {
   return Promise.all(
     pids.map(async (pid) => {
       const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '')
-      // The name, in brackets, may itself hold blanks and brackets: count the fields from its last one.
+      // The name, in brackets, may itself hold blanks and brackets: count the fields from its last
+      // one.
       return [Number(pid), Number(stat.slice(stat.lastIndexOf(')') + 1).split(' ')[2])]
     }),
   )
@@ -62,7 +64,10 @@ export async function waitUntilGone(pids: number[], timeoutMs: number): Promise<
   return true
 }
 
-/** Ends a server, frozen or not. SIGINT is the fast orderly stop of Postgres, Redis and the load balancers alike. */
+/**
+ * Ends a server, frozen or not. SIGINT is the fast orderly stop of Postgres, Redis and the load
+ * balancers alike.
+ */
 export async function endTree(root: number): Promise<void> {
   const tree = await processTree(root)
   send(tree, 'SIGCONT')

@@ -1,4 +1,5 @@
-// A real Redis Cluster of redis-server processes: it refuses what a single server allows, such as keys of two slots in one script.
+// A real Redis Cluster of redis-server processes: it refuses what a single server allows, such as
+// keys of two slots in one script.
 import { readFileSync } from 'node:fs'
 import { Redis, type RedisOptions } from 'ioredis'
 import type { Test } from 'tap'
@@ -45,7 +46,8 @@ export async function startRedisCluster(
   for (let i = 0; i < masters * (1 + replicas) + empty; i++) {
     const node = await startPrivateRedis(t, {
       args: [
-        // A lost node is noticed after 2 s instead of 15; a replica gets its copy at once instead of after 5 s.
+        // A lost node is noticed after 2 s instead of 15; a replica gets its copy at once instead
+        // of after 5 s.
         ...['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000', '--repl-diskless-sync-delay', '0'],
         ...(password === undefined ? [] : ['--requirepass', password, '--masterauth', password]),
         ...args,

@@ -41,7 +41,10 @@ function optionsOf(text: string): RedisOptions {
 
 let connector: Promise<NonNullable<RedisOptions['Connector']>> | undefined
 
-/** The last resort: one virtual server for each process, reached by the real ioredis over connections in memory. */
+/**
+ * The last resort: one virtual server for each process, reached by the real ioredis over
+ * connections in memory.
+ */
 function inProcessConnector() {
   // Imported only where it is used: its Lua is a megabyte of WebAssembly.
   connector ??= import('js-redis-server/core').then((library) => {

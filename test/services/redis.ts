@@ -7,7 +7,10 @@ import type { Certificates } from './certificates.ts'
 import { freePort } from './ports.ts'
 import { launch, type PrivateServer, type ServerProcess, startPrivateServer } from './private-server.ts'
 
-/** Logical databases of the shared server: one for each test file of a run, so that none sees another's keys. */
+/**
+ * Logical databases of the shared server: one for each test file of a run, so that none sees
+ * another's keys.
+ */
 export const redisDatabases = 1024
 export const redisSettings = ['--save', '', '--appendonly', 'no', '--databases', String(redisDatabases)]
 
@@ -23,7 +26,10 @@ export interface PrivateRedis extends PrivateServer {
   readonly port: number
 }
 
-/** A redis-server of the test's own. Null, with a skipped assertion, where there is none: the test may then return. */
+/**
+ * A redis-server of the test's own. Null, with a skipped assertion, where there is none: the test
+ * may then return.
+ */
 export async function startPrivateRedis(t: Test, options: RedisArguments = {}): Promise<PrivateRedis | null> {
   const program = await findRedisServer()
   if (!program) {
@@ -59,8 +65,9 @@ export function startRedis(
 }
 
 /**
- * Asks in the bare protocol, because a client library would retry by itself. This process must answer, not another one that took
- * the port in the meantime; one that wants a password does not say.
+ * Asks in the bare protocol, because a client library would retry by itself. This process must
+ * answer, not another one that took the port in the meantime; one that wants a password does not
+ * say.
  */
 function answers(port: number, pid: number, tls: boolean): Promise<boolean> {
   return new Promise((resolve) => {

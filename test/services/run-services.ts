@@ -1,5 +1,6 @@
-// The run's servers: the first test file that asks has them started by a keeper, which outlives it; the others find them. The
-// hand-over file is named by the process id of tap's runner, the parent of every test file, so that two runs do not meet.
+// The run's servers: the first test file that asks has them started by a keeper, which outlives it;
+// the others find them. The hand-over file is named by the process id of tap's runner, the parent
+// of every test file, so that two runs do not meet.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { openSync } from 'node:fs'
@@ -44,7 +45,8 @@ export async function runServices(): Promise<HandOver> {
 async function startKeeper(runner: number): Promise<void> {
   const log = join(stateFolder, 'keeper.log')
   const out = openSync(log, 'a')
-  // Detached, because Ctrl-C goes to a terminal's whole foreground group. The TypeScript loader is in execArgv.
+  // Detached, because Ctrl-C goes to a terminal's whole foreground group. The TypeScript loader is
+  // in execArgv.
   const child = spawn(process.execPath, [...process.execArgv, keeper, String(runner)], {
     detached: true,
     // tap would count the keeper's coverage although this run has none.
@@ -78,7 +80,10 @@ export async function removeHandOver(runner: number): Promise<void> {
 
 let ends = false
 
-/** A test whose runner was killed would otherwise run on, without services or a timeout, and keep its private servers. */
+/**
+ * A test whose runner was killed would otherwise run on, without services or a timeout, and keep
+ * its private servers.
+ */
 export function endWithRunner(): void {
   if (ends) return
   ends = true

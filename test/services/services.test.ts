@@ -125,7 +125,8 @@ t.test('the proxy cuts connections and refuses new ones until it heals', async (
   await ask()
   const closed = once(events, 'close')
   proxy.cut()
-  // postgres.js 3.4.9 never settles a query that is made between a connection's error and its close.
+  // postgres.js 3.4.9 never settles a query that is made between a connection's error and its
+  // close.
   await closed
   await t.rejects(once(connect(proxy.port, '127.0.0.1'), 'connect'), { code: 'ECONNREFUSED' })
   await t.rejects(ask())

@@ -53,12 +53,14 @@ const postgresFrom: Finders = {
   },
   npm: () =>
     startHere("npm (Latchkey's embedded Postgres)", async (folder, port) => {
-      // Latchkey's own module creates it: a Postgres that it cannot start is no source for tests either.
+      // Latchkey's own module creates it: a Postgres that it cannot start is no source for tests
+      // either.
       const { openEmbeddedPostgres } = await import('../../src/embedded/postgres.ts')
       const made = await openEmbeddedPostgres({ dataDir: folder, role: 'serve', onProgress: () => {} })
       await made.stop()
       const url = Object.assign(new URL(made.url), { port: String(port), pathname: '/postgres' })
-      // Its own start allows 60 connections and waits for the disk: right for the product, wrong for tests.
+      // Its own start allows 60 connections and waits for the disk: right for the product, wrong
+      // for tests.
       const server = await startPostgres(findBinaries(openDataDir(folder).libraries), folder, port)
       return { url: url.href, server }
     }),
@@ -81,8 +83,8 @@ const redisFrom: Finders = {
     })
     return program === null ? null : startHere(thisMachine, start)
   },
-  // Its listener would bind every interface without a password, so it runs inside each test's process. Tests that need a
-  // Redis process (to kill it, or for a cluster) are skipped.
+  // Its listener would bind every interface without a password, so it runs inside each test's
+  // process. Tests that need a Redis process (to kill it, or for a cluster) are skipped.
   async npm() {
     // Its package.json is not among its exports.
     const manifest = new URL('../package.json', import.meta.resolve('js-redis-server'))
@@ -132,8 +134,8 @@ function hasDocker(): Promise<boolean> {
 }
 
 /**
- * A server given by URL is used or the run fails, because silently testing against another one would mislead. The other sources
- * fall through to the next one, and the printed line says why.
+ * A server given by URL is used or the run fails, because silently testing against another one
+ * would mislead. The other sources fall through to the next one, and the printed line says why.
  */
 async function find(what: 'Postgres' | 'Redis', finders: Finders): Promise<Found & { line: string }> {
   const forced = forcedSource()

@@ -5,12 +5,18 @@ import type { Test } from 'tap'
 import { freePort } from './ports.ts'
 
 export interface TcpProxy {
-  /** The target's URL with this proxy's host and port in it; `tcp://…` when the target was given as a port. */
+  /**
+   * The target's URL with this proxy's host and port in it; `tcp://…` when the target was given as
+   * a port.
+   */
   readonly url: string
   readonly port: number
   /** From now on every response comes this much later; requests arrive at once. */
   delay(ms: number): void
-  /** Nothing passes in either direction and no connection is closed; new connections are accepted and hang. */
+  /**
+   * Nothing passes in either direction and no connection is closed; new connections are accepted
+   * and hang.
+   */
   blackHole(): void
   /** Resets every connection and accepts new ones. */
   cut(): void
@@ -86,7 +92,10 @@ interface Link {
   reset(): void
 }
 
-/** One connection through the proxy. No byte inside a stream is lost: a network that recovers retransmits what it held. */
+/**
+ * One connection through the proxy. No byte inside a stream is lost: a network that recovers
+ * retransmits what it held.
+ */
 function openLink(
   client: Socket,
   dial: () => Socket,

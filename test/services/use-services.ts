@@ -8,9 +8,15 @@ import { endWithRunner, type HandOver, runServices } from './run-services.ts'
 export interface Services {
   /** Fresh and empty. Dropped at the end. */
   readonly databaseUrl: string
-  /** A logical database that no other file of this run uses. Null if Redis is emulated in this process. */
+  /**
+   * A logical database that no other file of this run uses. Null if Redis is emulated in this
+   * process.
+   */
   readonly redisUrl: string | null
-  /** A new connection, whatever the source; options that name a host or port lead there. Closed at the end. */
+  /**
+   * A new connection, whatever the source; options that name a host or port lead there. Closed at
+   * the end.
+   */
   connectRedis(options?: RedisOptions): Redis
   /** Each call: another fresh, empty database. */
   createDatabase(): Promise<string>
@@ -39,7 +45,10 @@ export async function useServices(t: Test): Promise<Services> {
   return { databaseUrl: await create(), redisUrl, connectRedis: redis.connect, createDatabase: create }
 }
 
-/** tap numbers the files of a run. A Redis that somebody else runs is used as given: its databases are not ours. */
+/**
+ * tap numbers the files of a run. A Redis that somebody else runs is used as given: its databases
+ * are not ours.
+ */
 function redisUrlOfThisFile({ redisUrl, redisDatabases }: HandOver): string | null {
   if (redisUrl === null || redisDatabases === null) return redisUrl
   return new URL(`/${Number(process.env.TAP_CHILD_ID ?? 0) % redisDatabases}`, redisUrl).href

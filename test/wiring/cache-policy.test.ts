@@ -1,4 +1,5 @@
-// How long a cached key is trusted in each setting, and how long a change waits when Redis does not confirm it.
+// How long a cached key is trusted in each setting, and how long a change waits when Redis does not
+// confirm it.
 import t from 'tap'
 import { cachePolicy } from '../../src/wiring/cache-policy.ts'
 
@@ -12,14 +13,20 @@ const settings = [
 
 for (const [what, setting, seconds, [cacheTtlMs, degradedCacheTtlMs, maxStaleMs]] of settings) {
   t.test(what, async (t) => {
-    t.strictSame(cachePolicy(seconds, setting), { cacheTtlMs, degradedCacheTtlMs, maxStaleMs })
+    t.strictSame(cachePolicy({ keyCacheSeconds: seconds, outageCacheSeconds: 60 }, setting), {
+      ...{ cacheTtlMs, degradedCacheTtlMs, maxStaleMs },
+      outageTtlMs: 60_000,
+    })
   })
 }
 
 t.test('a change waits at least as long as any copy is trusted without confirmation', async (t) => {
   for (const seconds of [0, 1, 5, 60])
     for (const [what, setting] of settings) {
-      const { degradedCacheTtlMs, maxStaleMs } = cachePolicy(seconds, setting)
+      const { degradedCacheTtlMs, maxStaleMs } = cachePolicy(
+        { keyCacheSeconds: seconds, outageCacheSeconds: 60 },
+        setting,
+      )
       t.ok(degradedCacheTtlMs <= maxStaleMs, `${what}, ${seconds} s`)
     }
 })

@@ -5,11 +5,21 @@
 import { isIP } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 import type { TokenFormat } from '../../rules/token.ts'
-import type { Actor } from '../../stores.ts'
+import type { Actor, RefusalRecord } from '../../stores.ts'
+
+/** What a request says of itself. Any of it may be unknown. */
+export interface Sent {
+  method?: string | undefined
+  /** With the query string, if any; it is not stored. */
+  path?: string | undefined
+  ip?: string | undefined
+  userAgent?: string | undefined
+}
 
 type Redacting = Pick<TokenFormat, 'redact'>
 
 const pathMax = 512
+const methodMax = 32
 const userAgentMax = 256
 const ipMax = 64
 
@@ -17,21 +27,88 @@ const ipMax = 64
  * Behind a trusted proxy, `ip` is whatever the proxy wrote, and the zone of an IPv6 address may
  * have any length. A client that has disconnected has none.
  */
-const isAddress = (ip: string | undefined) => ip !== undefined && ip.length <= ipMax && isIP(ip) !== 0
+const isAddress = (ip: string | undefined): ip is string =>
+  ip !== undefined && ip.length <= ipMax && isIP(ip) !== 0
+
+// Postgres text cannot hold NUL, and no request of Node's has one.
+const storable = (text: string, { redact }: Redacting) => redact(text.replaceAll('\0', ''))
+const pathIn = (target: string, format: Redacting) => storable(target.split('?', 1)[0]!, format)
 
 /** The path, safe to log and store: without the query string, and with keys redacted. */
-export const pathOf = (request: FastifyRequest, { redact }: Redacting): string =>
-  redact(request.raw.url?.split('?', 1)[0] ?? '')
+export const pathOf = (request: FastifyRequest, format: Redacting): string =>
+  pathIn(request.raw.url ?? '', format)
 
 export function actorOf(request: FastifyRequest, format: Redacting): Actor {
-  const userAgent = request.headers['user-agent']
+  const { ip, ...asked } = askedOf(
+    {
+      method: request.method,
+      path: request.raw.url ?? '',
+      ip: request.ip,
+      userAgent: request.headers['user-agent'],
+    },
+    format,
+  )
   return {
     requestId: request.id,
     keyId: request.caller?.id ?? null,
     operator: request.operator ? `operator:${request.operator}` : null,
-    method: request.method,
-    path: pathOf(request, format).slice(0, pathMax),
-    ip: isAddress(request.ip) ? request.ip : (request.socket.remoteAddress ?? null),
-    userAgent: userAgent === undefined ? null : format.redact(userAgent).slice(0, userAgentMax),
+    ...asked,
+    ip: ip ?? request.socket.remoteAddress ?? null,
+  }
+}
+
+/** What a client sent, as it may be stored: bounded, without the query string, and with keys redacted. */
+export function askedOf(sent: Sent, format: Redacting): Pick<Actor, 'method' | 'path' | 'ip' | 'userAgent'> {
+  const { method, path, ip, userAgent } = sent
+  return {
+    method: method === undefined ? null : storable(method, format).slice(0, methodMax),
+    path: path === undefined ? null : pathIn(path, format).slice(0, pathMax),
+    ip: isAddress(ip) ? ip : null,
+    userAgent: userAgent === undefined ? null : storable(userAgent, format).slice(0, userAgentMax),
+  }
+}
+
+/** The part of a token of our shape that may be shown: it tells which key it was, or once was. */
+export const shownOf = (authorization: string, format: TokenFormat): { key_prefix?: string } => {
+  const token = authorization.slice('Bearer '.length)
+  return format.isWellFormed(token) ? { key_prefix: format.displayPrefixOf(token) } : {}
+}
+
+/**
+ * What the audit log stores about a refused request. If a gateway asked on behalf of its client,
+ * these are the method and path that the client sent, and `details.via` is the path that the gateway
+ * asked for.
+ */
+export function refusedRequest(
+  request: FastifyRequest,
+  format: TokenFormat,
+): Omit<RefusalRecord, 'reason' | 'keyId' | 'userId'> {
+  const { operator, keyId, ...asked } = actorOf(request, format)
+  const original = originalTarget(request, format)
+  const details = {
+    ...(original && { via: asked.path }),
+    ...shownOf(request.headers.authorization ?? '', format),
+  }
+  return { ...asked, ...original, details: Object.keys(details).length > 0 ? details : null }
+}
+
+/**
+ * The method and path that a gateway was asked for, if TRUST_PROXY trusts it. `ips` begins with the
+ * peer, and names others only if the peer is trusted. Other routes take no headers for it: a plain
+ * proxy passes on what its client made up.
+ */
+function originalTarget(request: FastifyRequest, format: Redacting) {
+  if (!request.routeOptions.url?.startsWith('/v1/verify') || (request.ips?.length ?? 0) < 2) return null
+  const header = (...names: string[]) =>
+    names
+      .map((name) => request.headers[name])
+      .find(Boolean)
+      ?.toString()
+  const method = header('x-forwarded-method', 'x-original-method')
+  const uri = header('x-forwarded-uri', 'x-original-uri')
+  if (method === undefined && uri === undefined) return null
+  return {
+    ...(method !== undefined && { method: format.redact(method).slice(0, methodMax) }),
+    ...(uri !== undefined && { path: pathIn(uri, format).slice(0, pathMax) }),
   }
 }

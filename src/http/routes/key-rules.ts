@@ -1,20 +1,21 @@
 /** What the routes of callers and those of operators have in common. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ApiError } from '../../../plugins/api-error.ts'
+import { KeyParams, RotateKeyBody } from '../../../schemas/key.ts'
 import { listLimitMax } from '../../../schemas/list.ts'
 import type { LastUsed } from '../../guard/last-used.ts'
 import type { TokenFormat } from '../../rules/token.ts'
-import type { ExpiresInPast, KeyChange, StoredKey } from '../../stores.ts'
+import type { ExpiresInPast, KeyChange, NoMoreRotations, StoredKey } from '../../stores.ts'
 
 /**
- * Returns a function that adds to a key the uses that are not yet in Postgres (this very request
- * may be one). Call it before reading the key.
+ * Returns a function that turns a key into a response body, including uses that are not yet in
+ * Postgres (this very request may be one). Call it before reading the key.
  */
-export function pendingUses(lastUsed: Pick<LastUsed, 'pending'>) {
+export function withPendingUses<B>(lastUsed: Pick<LastUsed, 'pending'>, bodyOf: (key: StoredKey) => B) {
   const pendingOf = lastUsed.pending()
-  return (key: StoredKey): StoredKey => {
+  return (key: StoredKey): B => {
     const pending = pendingOf(key.id)
-    return pending === null ? key : { ...key, lastUsedAt: Math.max(pending, key.lastUsedAt ?? 0) }
+    return bodyOf(pending === null ? key : { ...key, lastUsedAt: Math.max(pending, key.lastUsedAt ?? 0) })
   }
 }
 
@@ -51,6 +52,30 @@ export const expiresInPast = ({ nowS }: ExpiresInPast) =>
     suggestion: `Send a later moment in whole Unix seconds; it is now ${Math.floor(nowS)}.`,
   })
 
+export const rotateOperation = {
+  operationId: 'rotateKey',
+  summary: 'Rotate a key',
+  description:
+    'Creates a successor with the same owner, name, limit and expiry. The old key is revoked, or works for `expires_in` more seconds.',
+  tags: ['Keys'],
+  params: KeyParams,
+  body: RotateKeyBody,
+  sends: ['location'],
+  errors: ['key_not_active', 'key_already_rotated', 'key_limit_reached'],
+} as const
+
+export function noMoreRotations(failure: NoMoreRotations) {
+  if (failure.reason === 'already_rotated') {
+    const message = `The key has already been rotated: ${failure.successorId} replaced it.`
+    return new ApiError('key_already_rotated', { param: 'id', message })
+  }
+  return new ApiError('key_limit_reached', {
+    param: 'expires_in',
+    message: 'The user has twice as many usable keys as allowed: too many rotated keys still work.',
+    suggestion: 'Rotate without `expires_in`, or revoke rotated keys that are no longer in use.',
+  })
+}
+
 export const limitOf = (query: { limit?: string }): number =>
   query.limit === undefined ? listLimitMax : Number(query.limit)
 
@@ -59,6 +84,12 @@ export function pageOf<T>(found: T[], limit: number, cursorOf: (last: T) => stri
   const data = found.slice(0, limit)
   const has_more = found.length > limit
   return { object: 'list' as const, data, has_more, next_cursor: has_more ? cursorOf(data.at(-1)!) : null }
+}
+
+/** For a body whose members are all optional: no body is an empty one. */
+export function optionalBody(request: FastifyRequest, _reply: FastifyReply, done: () => void) {
+  request.body = {}
+  done()
 }
 
 /**

@@ -1,11 +1,10 @@
 /**
- * The five operations on keys (spec section 4). By the time they run, the caller is authenticated
+ * The operations on keys (spec section 4, and rotation). By the time they run, the caller is authenticated
  * and counted.
  */
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ApiError, notFound } from '../../../plugins/api-error.ts'
-import { ErrorEnvelope } from '../../../schemas/error.ts'
 import {
   CreatedKey,
   CreateKeyBody,
@@ -18,16 +17,19 @@ import {
 import type { LastUsed } from '../../guard/last-used.ts'
 import type { MintKey } from '../../rules/new-key.ts'
 import type { TokenFormat } from '../../rules/token.ts'
-import { type CallerUnusable, type KeyStore, keyBody, type StoredKey } from '../../stores.ts'
+import { type CallerUnusable, type KeyStore, keyBody } from '../../stores.ts'
 import { actorOf } from './actor.ts'
 import {
   expiresInPast,
   ignoreBody,
   keyChangeOf,
   limitOf,
+  noMoreRotations,
+  optionalBody,
   pageOf,
-  pendingUses,
   requireNoKeyIn,
+  rotateOperation,
+  withPendingUses,
 } from './key-rules.ts'
 
 export interface KeyRoutesOptions {
@@ -38,20 +40,23 @@ export interface KeyRoutesOptions {
   defaultRateLimitRpm: number
 }
 
-const errors = { '4xx': ErrorEnvelope, '5xx': ErrorEnvelope }
-
 export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app, options) => {
   const { keys, lastUsed, mintKey, tokenFormat, defaultRateLimitRpm } = options
 
-  /** Call it before reading the key: see `pendingUses`. */
-  const toBodies = () => {
-    const withUses = pendingUses(lastUsed)
-    return (key: StoredKey) => keyBody(withUses(key))
-  }
-
   app.post(
     '/v1/keys',
-    { schema: { body: CreateKeyBody, response: { 201: CreatedKey, ...errors } } },
+    {
+      schema: {
+        operationId: 'createKey',
+        summary: 'Create a key',
+        description: 'The new key belongs to the user of the key that authenticates the request.',
+        tags: ['Keys'],
+        body: CreateKeyBody,
+        response: { 201: CreatedKey },
+        sends: ['location'],
+        errors: ['key_limit_reached'],
+      },
+    },
     async (request, reply) => {
       const { name, rate_limit_rpm = defaultRateLimitRpm, expires_at = null } = request.body
       requireNoKeyIn(tokenFormat, { name })
@@ -83,12 +88,22 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
 
   app.get(
     '/v1/keys',
-    { schema: { querystring: ListKeysQuery, response: { 200: KeyList, ...errors } } },
+    {
+      schema: {
+        operationId: 'listKeys',
+        summary: 'List keys',
+        description: 'All keys of the user, newest first, including revoked and expired ones.',
+        tags: ['Keys'],
+        querystring: ListKeysQuery,
+        response: { 200: KeyList },
+        errors: ['not_found'],
+      },
+    },
     async (request) => {
       const { starting_after, status } = request.query
       const limit = limitOf(request.query)
       const page = { limit: limit + 1, startingAfter: starting_after, status }
-      const toBody = toBodies()
+      const toBody = withPendingUses(lastUsed, keyBody)
       const found = await keys.list(request.caller!.userId, page)
       if (found === null) throw notFound('starting_after')
       return pageOf(found.map(toBody), limit, ({ id }) => id)
@@ -97,9 +112,17 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
 
   app.get(
     '/v1/keys/:id',
-    { schema: { params: KeyParams, response: { 200: Key, ...errors } } },
+    {
+      schema: {
+        operationId: 'getKey',
+        summary: 'Get a key',
+        tags: ['Keys'],
+        params: KeyParams,
+        response: { 200: Key },
+      },
+    },
     async (request) => {
-      const toBody = toBodies()
+      const toBody = withPendingUses(lastUsed, keyBody)
       const key = await keys.get(request.params.id, request.caller!.userId)
       if (key === null) throw notFound()
       return toBody(key)
@@ -108,11 +131,22 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
 
   app.patch(
     '/v1/keys/:id',
-    { schema: { params: KeyParams, body: PatchKeyBody, response: { 200: Key, ...errors } } },
+    {
+      schema: {
+        operationId: 'updateKey',
+        summary: 'Change a key',
+        description: 'Once the response is sent, every instance acts on the change.',
+        tags: ['Keys'],
+        params: KeyParams,
+        body: PatchKeyBody,
+        response: { 200: Key },
+        errors: ['key_not_active'],
+      },
+    },
     async (request, reply) => {
       requireNoKeyIn(tokenFormat, { name: request.body.name })
       const { id } = request.params
-      const toBody = toBodies()
+      const toBody = withPendingUses(lastUsed, keyBody)
       const changed = await keys.change(
         id,
         request.caller!.userId,
@@ -122,21 +156,57 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
       if (!changed.ok) {
         if (changed.reason === 'caller_unusable') throw await refused(changed, request, reply)
         if (changed.reason === 'expires_in_past') throw expiresInPast(changed)
-        throw changed.reason === 'absent' ? notFound() : new ApiError('key_not_active', { param: 'id' })
+        throw changed.reason === 'absent' ? notFound() : notActive()
       }
       return toBody(changed.key)
     },
   )
 
+  app.post(
+    '/v1/keys/:id/rotate',
+    {
+      schema: { ...rotateOperation, response: { 201: CreatedKey } },
+      onRequest: optionalBody,
+    },
+    async (request, reply) => {
+      const { token, key: successor } = mintKey({})
+      const rotation = { successor, graceS: request.body.expires_in ?? 0 }
+      const actor = actorOf(request, tokenFormat)
+      const rotated = await keys.rotate(request.params.id, request.caller!.userId, rotation, actor)
+      if (!rotated.ok) {
+        if (rotated.reason === 'caller_unusable') throw await refused(rotated, request, reply)
+        if (rotated.reason === 'absent') throw notFound()
+        throw rotated.reason === 'not_active' ? notActive() : noMoreRotations(rotated)
+      }
+      return reply
+        .code(201)
+        .header('location', `/v1/keys/${rotated.key.id}`)
+        .send({ ...keyBody(rotated.key), plain_key: token })
+    },
+  )
+
   app.delete(
     '/v1/keys/:id',
-    { schema: { params: KeyParams, response: { 200: Key, ...errors } }, onRequest: ignoreBody },
+    {
+      schema: {
+        operationId: 'revokeKey',
+        summary: 'Revoke a key',
+        description:
+          'Final. Once the response is sent, no instance accepts the key. A repeated DELETE changes nothing.',
+        tags: ['Keys'],
+        params: KeyParams,
+        response: { 200: Key },
+      },
+      onRequest: ignoreBody,
+    },
     async (request, reply) => {
       const actor = actorOf(request, tokenFormat)
-      const toBody = toBodies()
+      const toBody = withPendingUses(lastUsed, keyBody)
       const revoked = await keys.revoke(request.params.id, request.caller!.userId, actor)
       if (!revoked.ok) throw revoked.reason === 'absent' ? notFound() : await refused(revoked, request, reply)
       return toBody(revoked.key)
     },
   )
 }
+
+const notActive = () => new ApiError('key_not_active', { param: 'id' })

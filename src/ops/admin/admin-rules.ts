@@ -1,10 +1,7 @@
 /** What all routes of the admin API have in common. */
 import type { FastifyRequest } from 'fastify'
 import { ApiError } from '../../../plugins/api-error.ts'
-import { ErrorEnvelope } from '../../../schemas/error.ts'
 import type { Operator } from '../../stores.ts'
-
-export const errors = { '4xx': ErrorEnvelope, '5xx': ErrorEnvelope }
 
 /** Whose queue for a connection a request waits in. By now, operator-auth.ts has let it through. */
 export const laneOf = (request: FastifyRequest): Operator => `operator:${request.operator!}`

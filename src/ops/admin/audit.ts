@@ -3,7 +3,7 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { AuditList, auditEvents, ListAuditQuery } from '../../../schemas/audit.ts'
 import { limitOf, pageOf } from '../../http/routes/key-rules.ts'
 import type { AuditEntry, AuditLog, AuditPosition } from '../../stores.ts'
-import { errors, laneOf, notFound } from './admin-rules.ts'
+import { laneOf, notFound } from './admin-rules.ts'
 
 export interface AuditRoutesOptions {
   audit: AuditLog
@@ -12,7 +12,17 @@ export interface AuditRoutesOptions {
 export const auditRoutes: FastifyPluginAsyncTypebox<AuditRoutesOptions> = async (app, { audit }) => {
   app.get(
     '/admin/audit',
-    { schema: { querystring: ListAuditQuery, response: { 200: AuditList, ...errors } } },
+    {
+      schema: {
+        operationId: 'listAuditEntries',
+        summary: 'List the audit log',
+        description: 'Newest first. The filters combine.',
+        tags: ['Audit log'],
+        querystring: ListAuditQuery,
+        response: { 200: AuditList },
+        errors: ['not_found'],
+      },
+    },
     async (request) => {
       const { request_id, key_id, user_id, reason, event, since, until, starting_after } = request.query
       const after = starting_after === undefined ? undefined : positionOf(starting_after)

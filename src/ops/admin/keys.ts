@@ -16,26 +16,33 @@ import {
   ignoreBody,
   keyChangeOf,
   limitOf,
+  noMoreRotations,
+  optionalBody,
   pageOf,
-  pendingUses,
   requireNoKeyIn,
+  rotateOperation,
+  withPendingUses,
 } from '../../http/routes/key-rules.ts'
 import type { KeyRoutesOptions } from '../../http/routes/keys.ts'
-import { adminKeyBody, type StoredKey } from '../../stores.ts'
-import { errors, laneOf, notFound } from './admin-rules.ts'
+import { adminKeyBody } from '../../stores.ts'
+import { laneOf, notFound } from './admin-rules.ts'
 
 export const adminKeyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app, options) => {
   const { keys, lastUsed, mintKey, tokenFormat, defaultRateLimitRpm } = options
 
-  /** Call it before reading the key: see `pendingUses`. */
-  const toBodies = () => {
-    const withUses = pendingUses(lastUsed)
-    return (key: StoredKey) => adminKeyBody(withUses(key))
-  }
-
   app.post(
     '/admin/keys',
-    { schema: { body: AdminCreateKeyBody, response: { 201: AdminCreatedKey, ...errors } } },
+    {
+      schema: {
+        operationId: 'createKey',
+        summary: 'Create a key for a user',
+        tags: ['Keys'],
+        body: AdminCreateKeyBody,
+        response: { 201: AdminCreatedKey },
+        sends: ['location'],
+        errors: ['not_found', 'key_limit_reached'],
+      },
+    },
     async (request, reply) => {
       const { user_id: userId, name, rate_limit_rpm, expires_at = null } = request.body
       requireNoKeyIn(tokenFormat, { name })
@@ -55,12 +62,22 @@ export const adminKeyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async
 
   app.get(
     '/admin/keys',
-    { schema: { querystring: AdminListKeysQuery, response: { 200: AdminKeyList, ...errors } } },
+    {
+      schema: {
+        operationId: 'listKeys',
+        summary: 'List keys of any user',
+        description: 'Newest first.',
+        tags: ['Keys'],
+        querystring: AdminListKeysQuery,
+        response: { 200: AdminKeyList },
+        errors: ['not_found'],
+      },
+    },
     async (request) => {
       const { user_id = null, key_prefix, status, starting_after } = request.query
       const limit = limitOf(request.query)
       const page = { limit: limit + 1, startingAfter: starting_after, status, displayPrefix: key_prefix }
-      const toBody = toBodies()
+      const toBody = withPendingUses(lastUsed, adminKeyBody)
       const found = await keys.list(user_id, page, laneOf(request))
       if (found === null) throw notFound('starting_after')
       return pageOf(found.map(toBody), limit, ({ id }) => id)
@@ -69,9 +86,17 @@ export const adminKeyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async
 
   app.get(
     '/admin/keys/:id',
-    { schema: { params: KeyParams, response: { 200: AdminKey, ...errors } } },
+    {
+      schema: {
+        operationId: 'getKey',
+        summary: 'Get a key',
+        tags: ['Keys'],
+        params: KeyParams,
+        response: { 200: AdminKey },
+      },
+    },
     async (request) => {
-      const toBody = toBodies()
+      const toBody = withPendingUses(lastUsed, adminKeyBody)
       const key = await keys.get(request.params.id, null, laneOf(request))
       if (key === null) throw notFound()
       return toBody(key)
@@ -80,11 +105,22 @@ export const adminKeyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async
 
   app.patch(
     '/admin/keys/:id',
-    { schema: { params: KeyParams, body: PatchKeyBody, response: { 200: AdminKey, ...errors } } },
+    {
+      schema: {
+        operationId: 'updateKey',
+        summary: 'Change a key',
+        description: 'Once the response is sent, every instance acts on the change.',
+        tags: ['Keys'],
+        params: KeyParams,
+        body: PatchKeyBody,
+        response: { 200: AdminKey },
+        errors: ['key_not_active'],
+      },
+    },
     async (request) => {
       requireNoKeyIn(tokenFormat, { name: request.body.name })
       const { id } = request.params
-      const toBody = toBodies()
+      const toBody = withPendingUses(lastUsed, adminKeyBody)
       const changed = await keys.change(id, null, keyChangeOf(request.body), actorOf(request, tokenFormat))
       if (!changed.ok) {
         if (changed.reason === 'expires_in_past') throw expiresInPast(changed)
@@ -94,11 +130,43 @@ export const adminKeyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async
     },
   )
 
+  app.post(
+    '/admin/keys/:id/rotate',
+    {
+      schema: { ...rotateOperation, response: { 201: AdminCreatedKey } },
+      onRequest: optionalBody,
+    },
+    async (request, reply) => {
+      const { token, key: successor } = mintKey({})
+      const rotation = { successor, graceS: request.body.expires_in ?? 0 }
+      const rotated = await keys.rotate(request.params.id, null, rotation, actorOf(request, tokenFormat))
+      if (!rotated.ok) {
+        // An operator has no key that could be unusable.
+        if (rotated.reason === 'absent' || rotated.reason === 'caller_unusable') throw notFound()
+        throw rotated.reason === 'not_active' ? notActive() : noMoreRotations(rotated)
+      }
+      return reply
+        .code(201)
+        .header('location', `/admin/keys/${rotated.key.id}`)
+        .send({ ...adminKeyBody(rotated.key), plain_key: token })
+    },
+  )
+
   app.delete(
     '/admin/keys/:id',
-    { schema: { params: KeyParams, response: { 200: AdminKey, ...errors } }, onRequest: ignoreBody },
+    {
+      schema: {
+        operationId: 'revokeKey',
+        summary: 'Revoke a key',
+        description: 'Final. Once the response is sent, no instance accepts the key.',
+        tags: ['Keys'],
+        params: KeyParams,
+        response: { 200: AdminKey },
+      },
+      onRequest: ignoreBody,
+    },
     async (request) => {
-      const toBody = toBodies()
+      const toBody = withPendingUses(lastUsed, adminKeyBody)
       const revoked = await keys.revoke(request.params.id, null, actorOf(request, tokenFormat))
       if (!revoked.ok) throw notFound()
       return toBody(revoked.key)

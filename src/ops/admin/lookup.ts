@@ -1,120 +1,38 @@
-/**
- * Says what something is that a person asking for help has sent: a key, its beginning, an id or an
- * external id. A whole key is hashed at once. It is neither stored nor logged, and reaches Postgres
- * as its hash only.
- */
+/** Lookup for operators, by whatever a person asking for help has sent. */
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import type { AdminKey } from '../../../schemas/key.ts'
 import { Lookup, LookupBody } from '../../../schemas/lookup.ts'
 import type { LastUsed } from '../../guard/last-used.ts'
-import { pendingUses } from '../../http/routes/key-rules.ts'
-import type { KeyHasher } from '../../rules/key-hasher.ts'
-import { denialReason } from '../../rules/key-state.ts'
-import type { TokenFormat } from '../../rules/token.ts'
-import {
-  type AuditFilter,
-  type AuditLog,
-  adminKeyBody,
-  type KeyStore,
-  type Operator,
-  type StoredKey,
-  type User,
-  type UserStore,
-} from '../../stores.ts'
-import { errors, laneOf, notFound } from './admin-rules.ts'
+import { withPendingUses } from '../../http/routes/key-rules.ts'
+import { adminKeyBody } from '../../stores.ts'
+import { laneOf, notFound } from './admin-rules.ts'
+import { anythingFinder, type FindOptions } from './find-anything.ts'
 
-export interface LookupOptions {
-  keys: KeyStore
-  users: UserStore
-  audit: AuditLog
-  hasher: KeyHasher
-  tokenFormat: TokenFormat
+export interface LookupOptions extends FindOptions {
   lastUsed: Pick<LastUsed, 'pending'>
 }
 
-/** Audit entries shown. GET /admin/audit has the others. */
-const entriesMax = 10
-/** Keys shown if several begin alike. */
-const keysMax = 10
-
-interface Asker {
-  lane: Operator
-  toBody: (key: StoredKey) => AdminKey
-}
-
 export const lookupRoute: FastifyPluginAsyncTypebox<LookupOptions> = async (app, options) => {
-  const { keys, users, audit, hasher, tokenFormat, lastUsed } = options
-  const prefixLength = tokenFormat.displayPrefixOf(tokenFormat.mint()).length
+  const find = anythingFinder(options)
 
   app.post(
     '/admin/lookup',
-    { schema: { body: LookupBody, response: { 200: Lookup, ...errors } } },
+    {
+      schema: {
+        operationId: 'lookup',
+        summary: 'Find out what something is',
+        description:
+          'Takes a whole key, the beginning of a key, an id or an external id. A whole key is never stored or logged.',
+        tags: ['Lookup'],
+        body: LookupBody,
+        response: { 200: Lookup },
+        errors: ['not_found'],
+      },
+    },
     async (request) => {
-      const withUses = pendingUses(lastUsed)
-      const toBody = (key: StoredKey) => adminKeyBody(withUses(key))
+      const toBody = withPendingUses(options.lastUsed, adminKeyBody)
       const found = await find(request.body.query.trim(), { lane: laneOf(request), toBody })
       if (found === null) throw notFound('query')
       return found
     },
   )
-
-  async function find(query: string, asker: Asker) {
-    const { lane } = asker
-    if (tokenFormat.isWellFormed(query)) {
-      const { hash, previousHash } = hasher.hashesOf(query)
-      const hashes = previousHash === null ? [hash] : [hash, previousHash]
-      return aboutKey(await keys.getByHash(hashes, lane), asker)
-    }
-    if (query.length === prefixLength) {
-      const found = await keys.list(null, { limit: keysMax, displayPrefix: query }, lane)
-      if (found!.length > 1) return { type: 'keys' as const, keys: found!.map(asker.toBody) }
-      if (found!.length === 1) return aboutKey(found![0]!, asker)
-    }
-    // Contains a key, or nearly one: it must not be sent to Postgres as text.
-    if (query.length > prefixLength && tokenFormat.redact(query) !== query) return null
-    return (
-      (await byId(query, asker)) ??
-      aboutUser((await users.list({ limit: 1, externalId: query }, lane))![0] ?? null, asker)
-    )
-  }
-
-  async function byId(id: string, asker: Asker) {
-    if (id.startsWith('apk_')) return aboutKey(await keys.get(id, null, asker.lane), asker)
-    if (id.startsWith('usr_')) return aboutUser(await users.get(id, asker.lane), asker)
-    return id.startsWith('req_') ? aboutRequest(id, asker) : null
-  }
-
-  async function aboutKey(key: StoredKey | null, asker: Asker) {
-    if (key === null) return null
-    const refusals = await refusalsOf({ keyId: key.id }, asker)
-    return { type: 'key' as const, ...(await withOwner(key, asker)), refusals }
-  }
-
-  async function aboutUser(user: User | null, asker: Asker) {
-    if (user === null) return null
-    const state = user.deleted_at === null ? 'active' : 'deleted'
-    return { type: 'user' as const, state, user, refusals: await refusalsOf({ userId: user.id }, asker) }
-  }
-
-  async function aboutRequest(requestId: string, asker: Asker) {
-    const entries = await audit.list({ requestId, limit: entriesMax }, asker.lane)
-    const [entry] = entries
-    if (entry === undefined) return null
-    const { key_id, user_id } = entry
-    const key = key_id === null ? null : await keys.get(key_id, null, asker.lane)
-    if (key !== null) return { type: 'request' as const, entries, ...(await withOwner(key, asker)) }
-    const user = user_id === null ? null : await users.get(user_id, asker.lane)
-    return { type: 'request' as const, entries, ...(user !== null && { user }) }
-  }
-
-  async function withOwner(key: StoredKey, { lane, toBody }: Asker) {
-    const user = (await users.get(key.userId, lane))!
-    const ownerDeleted = user.deleted_at !== null
-    const state = denialReason({ ...key, ownerDeleted }, Date.now() / 1000) ?? 'active'
-    return { state, key: toBody(key), user }
-  }
-
-  function refusalsOf(of: Pick<AuditFilter, 'keyId' | 'userId'>, { lane }: Asker) {
-    return audit.list({ ...of, event: 'auth.refused', limit: entriesMax }, lane)
-  }
 }

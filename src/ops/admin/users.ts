@@ -1,7 +1,6 @@
 /** Users, for operators: create, list, get, change, delete, and revoke all keys of one. */
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { ApiError } from '../../../plugins/api-error.ts'
-import { KeyParams } from '../../../schemas/key.ts'
 import {
   CreateUserBody,
   ListUsersQuery,
@@ -9,13 +8,14 @@ import {
   RevokedKeys,
   User,
   UserList,
+  UserParams,
 } from '../../../schemas/user.ts'
 import { actorOf } from '../../http/routes/actor.ts'
 import { ignoreBody, limitOf, pageOf, requireNoKeyIn } from '../../http/routes/key-rules.ts'
 import { newId } from '../../rules/id.ts'
 import type { TokenFormat } from '../../rules/token.ts'
 import type { UserStore } from '../../stores.ts'
-import { errors, laneOf, notFound } from './admin-rules.ts'
+import { laneOf, notFound } from './admin-rules.ts'
 
 export interface UserRoutesOptions {
   users: UserStore
@@ -30,7 +30,17 @@ export const userRoutes: FastifyPluginAsyncTypebox<UserRoutesOptions> = async (
 ) => {
   app.post(
     '/admin/users',
-    { schema: { body: CreateUserBody, response: { 201: User, ...errors } } },
+    {
+      schema: {
+        operationId: 'createUser',
+        summary: 'Create a user',
+        tags: ['Users'],
+        body: CreateUserBody,
+        response: { 201: User },
+        sends: ['location'],
+        errors: ['external_id_taken'],
+      },
+    },
     async (request, reply) => {
       const { name, external_id: externalId = null } = request.body
       requireNoKeyIn(tokenFormat, request.body)
@@ -43,7 +53,17 @@ export const userRoutes: FastifyPluginAsyncTypebox<UserRoutesOptions> = async (
 
   app.get(
     '/admin/users',
-    { schema: { querystring: ListUsersQuery, response: { 200: UserList, ...errors } } },
+    {
+      schema: {
+        operationId: 'listUsers',
+        summary: 'List users',
+        description: 'Newest first.',
+        tags: ['Users'],
+        querystring: ListUsersQuery,
+        response: { 200: UserList },
+        errors: ['not_found'],
+      },
+    },
     async (request) => {
       const { external_id, starting_after } = request.query
       const limit = limitOf(request.query)
@@ -56,7 +76,15 @@ export const userRoutes: FastifyPluginAsyncTypebox<UserRoutesOptions> = async (
 
   app.get(
     '/admin/users/:id',
-    { schema: { params: KeyParams, response: { 200: User, ...errors } } },
+    {
+      schema: {
+        operationId: 'getUser',
+        summary: 'Get a user',
+        tags: ['Users'],
+        params: UserParams,
+        response: { 200: User },
+      },
+    },
     async (request) => {
       const user = await users.get(request.params.id, laneOf(request))
       if (user === null) throw notFound()
@@ -66,7 +94,17 @@ export const userRoutes: FastifyPluginAsyncTypebox<UserRoutesOptions> = async (
 
   app.patch(
     '/admin/users/:id',
-    { schema: { params: KeyParams, body: PatchUserBody, response: { 200: User, ...errors } } },
+    {
+      schema: {
+        operationId: 'updateUser',
+        summary: 'Change a user',
+        tags: ['Users'],
+        params: UserParams,
+        body: PatchUserBody,
+        response: { 200: User },
+        errors: ['external_id_taken'],
+      },
+    },
     async (request) => {
       const { name, external_id } = request.body
       requireNoKeyIn(tokenFormat, request.body)
@@ -82,7 +120,17 @@ export const userRoutes: FastifyPluginAsyncTypebox<UserRoutesOptions> = async (
 
   app.delete(
     '/admin/users/:id',
-    { schema: { params: KeyParams, response: { 200: User, ...errors } }, onRequest: ignoreBody },
+    {
+      schema: {
+        operationId: 'deleteUser',
+        summary: 'Delete a user',
+        description: 'Soft-deletes: once the response is sent, no instance accepts a key of the user.',
+        tags: ['Users'],
+        params: UserParams,
+        response: { 200: User },
+      },
+      onRequest: ignoreBody,
+    },
     async (request) => {
       const user = await users.remove(request.params.id, actorOf(request, tokenFormat))
       if (user === null) throw notFound()
@@ -92,7 +140,17 @@ export const userRoutes: FastifyPluginAsyncTypebox<UserRoutesOptions> = async (
 
   app.post(
     '/admin/users/:id/revoke-keys',
-    { schema: { params: KeyParams, response: { 200: RevokedKeys, ...errors } }, onRequest: ignoreBody },
+    {
+      schema: {
+        operationId: 'revokeKeysOfUser',
+        summary: 'Revoke all keys of a user',
+        description: 'Once the response is sent, no instance accepts any of them. The user may get new keys.',
+        tags: ['Users'],
+        params: UserParams,
+        response: { 200: RevokedKeys },
+      },
+      onRequest: ignoreBody,
+    },
     async (request) => {
       const revoked = await users.revokeKeys(request.params.id, actorOf(request, tokenFormat))
       if (revoked === null) throw notFound()

@@ -1,0 +1,72 @@
+/** How often a key was used, over time: the same for its owner and for operators. */
+import { type Static, Type } from '@sinclair/typebox'
+import { KeyId } from './key.ts'
+
+/** The steps of a history, each with its length in seconds. Hours and days begin in UTC. */
+export const usageStepS = { minute: 60, hour: 3600, day: 86_400 } as const
+export type UsageStep = keyof typeof usageStepS
+export const usageSteps = Object.keys(usageStepS) as UsageStep[]
+
+export const usagePointsMax = 1500
+
+const UnixSeconds = (description: string) =>
+  Type.String({
+    pattern: '^[0-9]{1,10}$',
+    published: { type: 'integer', minimum: 0, maximum: 9_999_999_999 },
+    description,
+    suggestion: 'Send whole Unix seconds, once.',
+  })
+
+export const UsageQuery = Type.Object(
+  {
+    since: Type.Optional(
+      UnixSeconds('Unix seconds. Default: 60 minutes, 48 hours or 30 days before `until`.'),
+    ),
+    until: Type.Optional(UnixSeconds('Unix seconds: only steps that begin before. Default: now.')),
+    step: Type.Optional(
+      Type.Unsafe<UsageStep>({
+        type: 'string',
+        enum: usageSteps,
+        description: 'The length of a step. Default: minute.',
+        suggestion: `Send one of ${usageSteps.join(', ')}, once.`,
+      }),
+    ),
+  },
+  { $id: 'UsageQuery', additionalProperties: false },
+)
+export type UsageQuery = Static<typeof UsageQuery>
+
+export const UsagePoint = Type.Object(
+  {
+    start: Type.Integer({ description: 'Unix seconds at which the step begins.', examples: [1795322700] }),
+    requests: Type.Integer({
+      description: 'Requests with this key, those over its limit included.',
+      examples: [64],
+    }),
+    limited: Type.Integer({
+      description: 'Those of them that were over the limit of their minute.',
+      examples: [4],
+    }),
+  },
+  { additionalProperties: false },
+)
+export type UsagePoint = Static<typeof UsagePoint>
+
+export const Usage = Type.Object(
+  {
+    object: Type.Literal('usage'),
+    key_id: KeyId,
+    step: Type.Unsafe<UsageStep>({ type: 'string', enum: usageSteps }),
+    since: Type.Integer({
+      description: 'Unix seconds at which the first step begins.',
+      examples: [1795319160],
+    }),
+    until: Type.Integer({ description: 'Unix seconds at which the last step ends.', examples: [1795322760] }),
+    data: Type.Array(UsagePoint, { description: 'Oldest first. Steps without requests are left out.' }),
+    incomplete: Type.Array(Type.Integer({ examples: [1795320000] }), {
+      description: 'The starts of the steps whose numbers may be too low: not every request was stored.',
+    }),
+  },
+  { $id: 'Usage', additionalProperties: false },
+)
+export type Usage = Static<typeof Usage>

@@ -1,0 +1,81 @@
+/** latchkey doctor: what is wrong here, and what to do about it. */
+import { lookup } from 'node:dns/promises'
+import { type Config, ConfigError } from '../config.ts'
+import type { Finding } from '../rules/finding.ts'
+import { type Call, command, table } from './command.ts'
+
+export const doctor = command('doctor', {
+  summary: 'check the configuration and the servers; exits with 1 if something is wrong',
+  example: 'doctor',
+  async run(call) {
+    const findings = await findingsOf(call)
+    const wrong = findings.filter(({ state }) => state === 'wrong').length
+    const rows = table(
+      null,
+      findings.map(({ state, about, found }) => [state, about, found]),
+    )
+    const margin = ' '.repeat(8)
+    return {
+      json: { ok: wrong === 0, findings },
+      lines: rows.flatMap((row, i) => [
+        row,
+        ...[findings[i]!.advice ?? []].flat().map((text) => margin + text),
+      ]),
+      fault: wrong === 0 ? undefined : `${wrong} of ${findings.length} checks found something wrong`,
+    }
+  },
+})
+
+async function findingsOf(call: Call<unknown>): Promise<Finding[]> {
+  const about = 'configuration'
+  let config: Config
+  try {
+    config = call.config
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    const advice = 'See "Configuration" in docs/operations.md. The servers were not looked at.'
+    return error.message.split('; ').map((found) => ({ about, state: 'wrong', found, advice }))
+  }
+  const { examine } = await import('../wiring/examine.ts')
+  const [listeners, github, servers] = await Promise.all([
+    examineListeners(config),
+    examineGithubKeys(config),
+    examine(config),
+  ])
+  return [{ about, state: 'ok', found: 'every variable is valid' }, ...listeners, ...github, ...servers]
+}
+
+/** What `serve` checks when it opens the ops listener. */
+async function examineListeners({ opsHost, opsTokens }: Config): Promise<Finding[]> {
+  const about = 'ops listener'
+  const { isLoopback } = await import('../ops/operator-auth.ts')
+  const found = await lookup(opsHost).catch(() => null)
+  if (found === null)
+    return [
+      { about, state: 'wrong', found: 'OPS_HOST does not resolve', advice: 'Set OPS_HOST to an address.' },
+    ]
+  if (isLoopback(found.address) || opsTokens.length > 0) return []
+  const advice = 'Set OPS_TOKEN, or OPS_HOST=127.0.0.1.'
+  return [
+    {
+      about,
+      state: 'wrong',
+      found: 'open to other machines without OPS_TOKEN: serve does not start',
+      advice,
+    },
+  ]
+}
+
+/** What `serve` reads at its start, and again for each report. */
+async function examineGithubKeys({ githubScanningKeysFile }: Config): Promise<Finding[]> {
+  const about = 'secret scanning'
+  if (githubScanningKeysFile === null) return []
+  const { readGithubKeys } = await import('../ops/github-keys.ts')
+  try {
+    const { size } = await readGithubKeys(githubScanningKeysFile)
+    return [{ about, state: 'ok', found: `public keys of GitHub: ${size}` }]
+  } catch (error) {
+    const advice = 'Get the file again: see "Secret scanning by GitHub" in docs/operations.md.'
+    return [{ about, state: 'wrong', found: (error as Error).message, advice }]
+  }
+}

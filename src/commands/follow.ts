@@ -1,0 +1,77 @@
+/** Prints what is new in the audit log, as `tail -f` does, until the user has seen enough. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type AuditEntry, type AuditFilter, type AuditLog, Unavailable } from '../stores.ts'
+
+const pollMs = 1000
+/**
+ * An entry has the time at which its change began, and is visible only once that has committed: a
+ * change may take as long as the pool allows an operator (30 s). So each poll reads the last
+ * seconds again.
+ */
+const overlapS = 35
+/** Read in one poll. More than that in a second is a flood, which nobody reads line by line. */
+const entriesMax = 2000
+
+/** Aborted by Ctrl-C, by SIGTERM, or when nobody reads the output any more. */
+export function untilStopped(): AbortSignal {
+  const stopping = new AbortController()
+  const stop = () => stopping.abort()
+  process.once('SIGINT', stop).once('SIGTERM', stop)
+  process.stdout.once('error', stop)
+  return stopping.signal
+}
+
+const complain = (line: string) => process.stderr.write(`latchkey: ${line}\n`)
+
+/**
+ * `show` gets entries oldest first: the latest `filter.limit`, then each new one once. Outages of
+ * Postgres are waited out.
+ */
+export async function followAudit(
+  audit: AuditLog,
+  filter: AuditFilter,
+  show: (entries: AuditEntry[]) => void,
+): Promise<void> {
+  const stopped = untilStopped()
+  const latest = async () => Date.parse((await audit.list({ limit: 1 }))[0]?.occurred_at ?? '1970-01-01')
+  /** The newest entries, whatever the filter: the database's clock, as far as it matters here. */
+  let markMs = await latest()
+  const sinceMark = () => Math.max(filter.since ?? 0, markMs / 1000 - overlapS)
+  const recent = () => audit.list({ ...filter, since: sinceMark(), limit: entriesMax })
+
+  // In this order: an entry in between is shown, and not again.
+  const before = await recent()
+  const first = await audit.list(filter)
+  show(first.toReversed())
+  let seen = new Set([...before, ...first].map(({ id }) => id))
+
+  async function poll() {
+    const nextMs = await latest()
+    const found = await recent()
+    const fresh = found.filter(({ id }) => !seen.has(id))
+    if (fresh.length === entriesMax) complain(`more than ${entriesMax} new entries; older ones are left out`)
+    show(fresh.reverse())
+    seen = new Set(found.map(({ id }) => id))
+    markMs = nextMs
+  }
+
+  let isDown = false
+  const patientPoll = () =>
+    poll().then(
+      () => {
+        if (isDown) complain('Postgres is back')
+        isDown = false
+      },
+      (error) => {
+        if (!(error instanceof Unavailable)) throw error
+        if (!isDown) complain(`${error.message}; trying again until it is back`)
+        isDown = true
+      },
+    )
+
+  const ended = new Promise<void>((resolve) => stopped.addEventListener('abort', () => resolve()))
+  while (!stopped.aborted) {
+    await sleep(pollMs, undefined, { signal: stopped }).catch(() => {})
+    if (!stopped.aborted) await Promise.race([patientPoll(), ended])
+  }
+}

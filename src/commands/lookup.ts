@@ -1,0 +1,85 @@
+/** latchkey lookup: what is this that somebody sent me? */
+import { createInterface } from 'node:readline'
+import { Writable } from 'node:stream'
+import type { KeyCounters } from '../../schemas/counters.ts'
+import type { Lookup } from '../../schemas/lookup.ts'
+import { anythingFinder } from '../ops/admin/find-anything.ts'
+import { tokenFormat } from '../rules/token.ts'
+import { adminKeyBody } from '../stores.ts'
+import { entriesTable } from './audit.ts'
+import { command, moment, operator, table, withStores } from './command.ts'
+
+/** Longer than anything there is to find. */
+const queryMax = 1024
+
+export const lookup = command('lookup <anything>', {
+  summary: 'show what a key, prefix, id or external id is; - reads it from stdin',
+  example: 'lookup -      (type or pipe a whole key: it must not get into the history of the shell)',
+  async run({ config, args: [given = ''] }) {
+    const query = (given === '-' ? await fromStdin() : given).trim()
+    if (query === '' || query.length > queryMax) throw new Error(`lookup needs 1 to ${queryMax} characters`)
+    if (given !== '-' && tokenFormat(config.tokenPrefix).isIn(given))
+      process.stderr.write(`${historyWarning}\n`)
+    const found = await withStores(config, (stores) => {
+      const counter = stores.counter.mode === 'memory' ? null : stores.counter
+      return anythingFinder({ ...stores, counter })(query, { lane: operator(), toBody: adminKeyBody })
+    })
+    if (found === null) throw new Error('nothing here is known by that: no key, prefix, id or external id')
+    return { json: found, lines: linesOf(found) }
+  },
+})
+
+const historyWarning =
+  'latchkey: this key is now in the history of your shell, and other users of this machine could see it. Next time: latchkey lookup -'
+
+async function fromStdin(): Promise<string> {
+  const { stdin } = process
+  if (stdin.isTTY) return typed()
+  let text = ''
+  for await (const chunk of stdin.setEncoding('utf8')) {
+    text += chunk
+    if (text.includes('\n') || text.length > queryMax) break
+  }
+  return text.split('\n', 1)[0]!
+}
+
+/** Not shown while it is typed. */
+async function typed(): Promise<string> {
+  const hidden = new Writable({ write: (_chunk, _encoding, done) => done() })
+  const lines = createInterface({ input: process.stdin, output: hidden, terminal: true })
+  process.stderr.write('Key, prefix, id or external id (not shown): ')
+  try {
+    for await (const line of lines) return line
+    return ''
+  } finally {
+    lines.close()
+    process.stderr.write('\n')
+  }
+}
+
+function linesOf(found: Lookup): string[] {
+  const { type, state, key, keys, user, counters, entries = [], refusals = [] } = found
+  const what = type === 'request' ? `request ${entries[0]!.request_id}` : type
+  const facts: [string, string][] = [['what', what]]
+  if (state !== undefined) facts.push(['state', state])
+  for (const one of keys ?? (key ? [key] : [])) {
+    facts.push(['key', `${one.id}  ${one.key_prefix}…  ${one.name}`])
+    facts.push(['limit', `${one.rate_limit_rpm} a minute`])
+    facts.push(['created', moment(one.created_at)], ['last used', moment(one.last_used_at)])
+    facts.push(['expires', moment(one.expires_at)], ['revoked', moment(one.revoked_at)])
+  }
+  if (counters)
+    facts.push(['this minute', counted(counters.current)], ['last minute', counted(counters.last)])
+  if (user) facts.push(['user', `${user.id}  ${user.name}`], ['external id', user.external_id ?? '-'])
+  if (user?.deleted_at) facts.push(['user deleted', moment(user.deleted_at)])
+  const trail = type === 'request' ? entries : refusals
+  if (trail.length === 0) return table(null, facts)
+  return [
+    ...table(null, facts),
+    '',
+    type === 'request' ? 'audit entries' : 'latest refusals',
+    ...entriesTable(trail),
+  ]
+}
+
+const counted = ({ used, limited }: KeyCounters['current']) => `${used} requests, ${limited} over the limit`

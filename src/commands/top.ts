@@ -1,0 +1,95 @@
+/** latchkey top: the busiest keys of this minute, from the Redis counters. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Counters } from '../../schemas/counters.ts'
+import { countersBody } from '../ops/admin/counters-body.ts'
+import { createBoard } from '../ops/board.ts'
+import type { RankBy } from '../stores.ts'
+import { command, moment, operator, table, withStores } from './command.ts'
+import { untilStopped } from './follow.ts'
+import { sort, topRows } from './options.ts'
+import { printable } from './printable.ts'
+
+const redrawMs = 1000
+/** With very many keys, one table shows what was read by then. */
+const onceMsMax = 10_000
+
+interface Options {
+  sort?: RankBy
+  limit?: number
+  json?: true
+}
+
+export const top = command<Options>('top', {
+  summary: 'show the busiest keys of this minute; live on a terminal, else once',
+  example: 'top --sort share',
+  options: [sort, topRows],
+  async run({ config, options: { sort = 'used', limit = 20, json } }) {
+    if (config.redis === null)
+      throw new Error(
+        'top needs REDIS_URL: without it each process counts in its own memory. The admin API has the counts of one process at GET /admin/counters',
+      )
+    return withStores(config, async (stores) => {
+      const board = createBoard(stores)
+      const read = async () => countersBody(await board.read('current', sort, operator()), limit)
+      try {
+        if (json || !process.stdout.isTTY) {
+          const counters = await once(read)
+          return { json: counters, lines: linesOf(counters) }
+        }
+        await live(read)
+        return undefined
+      } finally {
+        board.close()
+      }
+    })
+  },
+})
+
+async function once(read: () => Promise<Counters>): Promise<Counters> {
+  const untilMs = performance.now() + onceMsMax
+  for (;;) {
+    const counters = await read()
+    if (counters.complete || counters.fault !== null || performance.now() > untilMs) return counters
+  }
+}
+
+/** On the alternate screen, so that the terminal is afterwards as it was before. */
+async function live(read: () => Promise<Counters>): Promise<void> {
+  const stopped = untilStopped()
+  const { stdout } = process
+  stdout.write('\x1b[?1049h\x1b[?25l')
+  try {
+    while (!stopped.aborted) {
+      // A terminal that does not know its size has 0 rows.
+      const { rows, columns } = { rows: stdout.rows || 24, columns: stdout.columns || 80 }
+      const lines = linesOf(await read()).slice(0, rows - 1)
+      const fitting = lines.map((line) => printable(line).slice(0, columns))
+      stdout.write(`\x1b[H${fitting.map((line) => `${line}\x1b[K`).join('\n')}\x1b[J`)
+      await sleep(redrawMs, undefined, { signal: stopped }).catch(() => {})
+    }
+  } finally {
+    stdout.write('\x1b[?25h\x1b[?1049l')
+  }
+}
+
+const head = ['used', 'limit', 'share', 'limited', 'key', 'prefix', 'owner', 'name']
+
+function linesOf({ minute, as_of, source, complete, scanned, fault, named, keys }: Counters): string[] {
+  const rows = keys.map((key) => [
+    String(key.used),
+    String(key.limit ?? '-'),
+    key.limit === null ? '-' : `${Math.round((key.used / key.limit) * 100)} %`,
+    String(key.limited ?? '-'),
+    key.id,
+    key.key_prefix ?? '-',
+    key.user_name ?? '-',
+    key.name ?? '-',
+  ])
+  const notes = [
+    ...(complete ? [] : ['not all are read yet']),
+    ...(source === 'redis' ? [] : [`Redis is not counting (${fault ?? 'down'}): nothing is known here`]),
+    ...(named ? [] : ['Postgres is down: no names and limits']),
+  ]
+  const about = `minute ${moment(minute)}  as of ${moment(as_of)}  ${scanned} keys`
+  return [[about, ...notes].join('; '), '', ...table(head, rows)]
+}

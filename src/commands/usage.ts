@@ -1,0 +1,67 @@
+/** latchkey usage: how often a key was used, over time. */
+import type { UsagePoint, UsageStep } from '../../schemas/usage.ts'
+import { usageStepS } from '../../schemas/usage.ts'
+import { command, moment, operator, table, withStores } from './command.ts'
+import { since, step, until } from './options.ts'
+
+const sparklineWidthMax = 60
+
+export const usage = command<{ since?: number; until?: number; step?: UsageStep }>('usage <apk_…>', {
+  summary: 'show how often a key was used, by minute, hour or day',
+  example: 'usage apk_0mwper0pk00000mdrnk1c8vb2d --since 6h --step minute',
+  options: [step, since, until],
+  async run({ config, options: { since, until, step }, args: [id = ''] }) {
+    const whole = (unixS?: number) => (unixS === undefined ? undefined : String(Math.floor(unixS)))
+    const query = {
+      ...(step && { step }),
+      ...(since !== undefined && { since: whole(since)! }),
+      ...(until !== undefined && { until: whole(until)! }),
+    }
+    const found = await withStores(config, async ({ keys, usageHistory }) => {
+      const key = await keys.get(id, null, operator())
+      if (key === null) throw new Error(`there is no key ${id}`)
+      return usageHistory.read(key, query, operator())
+    })
+    if (!found.ok)
+      throw new Error(`${found.message} ${found.suggestion}`.replaceAll(/`(since|until|step)`/g, '--$1'))
+    const { usage } = found
+    const total = usage.data.reduce((sum, { requests }) => sum + requests, 0)
+    const peak = usage.data.reduce((max, { requests }) => Math.max(max, requests), 0)
+    const rows = usage.data.map(({ start, requests, limited }) => [
+      moment(start),
+      String(requests),
+      String(limited),
+      usage.incomplete.includes(start) ? 'at least' : '',
+    ])
+    return {
+      json: usage,
+      lines: [
+        `${moment(usage.since)} to ${moment(usage.until)}: ${total} requests, at most ${peak} in one ${usage.step}`,
+        `|${sparkline(everyStep(usage.data, usage), sparklineWidthMax)}|`,
+        ...(rows.length > 0 ? ['', ...table([usage.step, 'requests', 'limited', ''], rows)] : []),
+      ],
+    }
+  },
+})
+
+/** Steps without requests are left out of a history. */
+function everyStep(data: UsagePoint[], span: { step: UsageStep; since: number; until: number }): number[] {
+  const lengthS = usageStepS[span.step]
+  const values = new Array<number>((span.until - span.since) / lengthS).fill(0)
+  for (const { start, requests } of data) values[(start - span.since) / lengthS] = requests
+  return values
+}
+
+const bars = [...'▁▂▃▄▅▆▇█']
+
+/** One character for each value, or for the highest of several if there are more than `widthMax`. */
+export function sparkline(values: number[], widthMax: number): string {
+  const each = Math.ceil(values.length / widthMax)
+  const columns = Array.from({ length: Math.ceil(values.length / each) }, (_, i) =>
+    Math.max(...values.slice(i * each, (i + 1) * each)),
+  )
+  const peak = Math.max(...columns)
+  return columns
+    .map((value) => (value === 0 ? ' ' : bars[Math.ceil((value / peak) * bars.length) - 1]))
+    .join('')
+}

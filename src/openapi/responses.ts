@@ -1,0 +1,112 @@
+/**
+ * The responses of an operation: their headers, and the errors. Which errors an operation can send
+ * follows from its listener and from what it reads. Only what its handler decides is listed with
+ * the route.
+ */
+import { type ErrorCode, type ErrorRow, errorTable } from '../../schemas/error.ts'
+import { type HeaderName, responseHeaders } from '../../schemas/header.ts'
+import type { Header, MediaType, Response } from './document-types.ts'
+
+/** Errors of any request, whatever its route. */
+export const errorsOfAnyRequest: readonly ErrorCode[] = [
+  'bad_request',
+  'request_timeout',
+  'headers_too_large',
+  'internal_error',
+]
+const errorsOfBodies: readonly ErrorCode[] = [
+  'invalid_json',
+  'missing_parameter',
+  'unknown_parameter',
+  'invalid_parameter',
+  'payload_too_large',
+  'unsupported_media_type',
+]
+const errorsOfQueries: readonly ErrorCode[] = ['unknown_parameter', 'invalid_parameter']
+
+/** These may end a request before it is counted, or even read. Headers set later may be missing. */
+const early = new Set<ErrorCode>([...errorsOfAnyRequest, 'service_unavailable'])
+
+const headersOfErrors: { [code in ErrorCode]?: HeaderName } = {
+  unauthorized: 'www-authenticate',
+  operator_unauthorized: 'www-authenticate',
+  rate_limit_exceeded: 'retry-after',
+  service_unavailable: 'retry-after',
+}
+
+export const alwaysSent: readonly HeaderName[] = ['x-request-id', 'x-content-type-options']
+export const rateHeaders: readonly HeaderName[] = [
+  'x-ratelimit-limit',
+  'x-ratelimit-remaining',
+  'x-ratelimit-reset',
+]
+
+/** In the order of the table. `listed`: the codes of the listener and of the route itself. */
+export function errorCodesOf(
+  reads: { body?: unknown; querystring?: unknown; params?: unknown },
+  listed: readonly ErrorCode[],
+): ErrorCode[] {
+  const codes = new Set<ErrorCode>([...errorsOfAnyRequest, ...listed])
+  if (reads.body !== undefined) for (const code of errorsOfBodies) codes.add(code)
+  if (reads.querystring !== undefined) for (const code of errorsOfQueries) codes.add(code)
+  if (reads.params !== undefined) codes.add('not_found')
+  return (Object.keys(errorTable) as ErrorCode[]).filter((code) => codes.has(code))
+}
+
+/** The codes by status, for one response each. */
+export function byStatus(codes: readonly ErrorCode[]): Map<number, ErrorCode[]> {
+  const statuses = new Map<number, ErrorCode[]>()
+  for (const code of codes) {
+    const { status } = errorTable[code]
+    statuses.set(status, [...(statuses.get(status) ?? []), code])
+  }
+  return statuses
+}
+
+/**
+ * One example for each code. `usual`: what the listener sets on each response, once the request has
+ * come far enough.
+ */
+export function errorResponse(
+  codes: readonly ErrorCode[],
+  usual: readonly HeaderName[],
+  docsBase: string,
+): Response {
+  const rows: ErrorRow[] = codes.map((code) => errorTable[code])
+  const later = codes.includes('unauthorized') ? usual.filter((name) => !rateHeaders.includes(name)) : usual
+  const own = codes.flatMap((code) => headersOfErrors[code] ?? [])
+  const isEarly = codes.some((code) => early.has(code))
+  const examples = codes.map((code) => [
+    code,
+    { summary: errorTable[code].message, value: exampleOf(code, docsBase) },
+  ])
+  const content: MediaType = {
+    schema: { $ref: '#/components/schemas/ErrorEnvelope' },
+    examples: Object.fromEntries(examples),
+  }
+  return {
+    description: rows.map(({ message }, i) => `\`${codes[i]}\`: ${message}`).join(' '),
+    headers: {
+      ...headersOf([...alwaysSent, ...own], true),
+      ...headersOf(
+        later.filter((name) => !own.includes(name)),
+        !isEarly,
+      ),
+    },
+    content: { 'application/json': content },
+  }
+}
+
+export const headersOf = (names: readonly HeaderName[], required: boolean): Record<string, Header> =>
+  Object.fromEntries(
+    names.map((name) => {
+      const { description = '', ...schema } = responseHeaders[name]
+      return [name, { description, required, schema: { ...schema } }]
+    }),
+  )
+
+function exampleOf(code: ErrorCode, docsBase: string) {
+  const { type, message, suggestion }: ErrorRow = errorTable[code]
+  const [request_id] = responseHeaders['x-request-id'].examples as [string]
+  return { error: { type, code, message, param: '', docs_url: docsBase + code, request_id, suggestion } }
+}

@@ -1,0 +1,48 @@
+/** What operators read from the counters, as it crosses the wire and as the command line prints it. */
+import type { Counters, KeyCounters } from '../../../schemas/counters.ts'
+import { minuteOf } from '../../rules/window.ts'
+import type { Counter, StoredKey } from '../../stores.ts'
+import type { BoardView } from '../board.ts'
+
+export const countersBody = (view: BoardView, limit: number): Counters => ({
+  ...minuteBody(view.minute),
+  as_of: Math.floor(view.asOfMs / 1000),
+  source: sourceOf(view.mode),
+  complete: view.complete,
+  scanned: view.scanned,
+  fault: view.fault?.cause ?? null,
+  named: view.named,
+  keys: view.keys.slice(0, limit).map((key) => ({
+    id: key.id,
+    name: key.name,
+    key_prefix: key.displayPrefix,
+    user_id: key.userId,
+    user_name: key.userName,
+    ...countBody(key.used, key.rateLimitRpm),
+  })),
+})
+
+/** What one key has used in this minute and the last. */
+export async function countersOfKey(
+  counter: Pick<Counter, 'now' | 'countsOf'>,
+  key: StoredKey,
+): Promise<KeyCounters> {
+  const minute = minuteOf(await counter.now())
+  const { counts, mode } = await counter.countsOf(key.id, [minute, minute - 1])
+  const [current, last] = counts.map((used) => countBody(used, key.rateLimitRpm))
+  return {
+    source: sourceOf(mode),
+    current: { minute: minuteBody(minute).minute, ...current! },
+    last: { minute: minuteBody(minute - 1).minute, ...last! },
+  }
+}
+
+const sourceOf = (mode: Counter['mode']) => (mode === 'shared' ? ('redis' as const) : mode)
+
+const minuteBody = (minute: number) => ({ minute: minute * 60, resets_at: (minute + 1) * 60 })
+
+const countBody = (used: number, limit: number | null) => ({
+  used,
+  limit,
+  limited: limit === null ? null : Math.max(used - limit, 0),
+})

@@ -1,0 +1,29 @@
+/** GET /admin/counters: the busiest keys. */
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { Counters, CountersQuery } from '../../../schemas/counters.ts'
+import { limitOf } from '../../http/routes/key-rules.ts'
+import type { Board } from '../board.ts'
+import { laneOf } from './admin-rules.ts'
+import { countersBody } from './counters-body.ts'
+
+export const countersRoute: FastifyPluginAsyncTypebox<{ board: Board }> = async (app, { board }) => {
+  app.get(
+    '/admin/counters',
+    {
+      schema: {
+        operationId: 'listCounters',
+        summary: 'List the busiest keys of a minute',
+        description:
+          'Read from the counters in Redis, in one scan for everybody who asks. While it is not `complete`, ask again.',
+        tags: ['Counters'],
+        querystring: CountersQuery,
+        response: { 200: Counters },
+      },
+    },
+    async (request) => {
+      const { minute = 'current', sort = 'used' } = request.query
+      const view = await board.read(minute, sort, laneOf(request))
+      return countersBody(view, limitOf(request.query))
+    },
+  )
+}

@@ -1,0 +1,112 @@
+/**
+ * Says what something is that a person asking for help has sent: a key, its beginning, an id or an
+ * external id. A whole key is hashed at once. It is neither stored nor logged, and reaches Postgres
+ * as its hash only.
+ */
+import type { AdminKey } from '../../../schemas/key.ts'
+import type { Lookup } from '../../../schemas/lookup.ts'
+import type { KeyHasher } from '../../rules/key-hasher.ts'
+import { denialReason } from '../../rules/key-state.ts'
+import type { TokenFormat } from '../../rules/token.ts'
+import type {
+  AuditFilter,
+  AuditLog,
+  Counter,
+  KeyStore,
+  Operator,
+  StoredKey,
+  User,
+  UserStore,
+} from '../../stores.ts'
+import { countersOfKey } from './counters-body.ts'
+
+export interface FindOptions {
+  keys: KeyStore
+  users: UserStore
+  audit: AuditLog
+  /** null: the counters are in another process. */
+  counter: Pick<Counter, 'now' | 'countsOf'> | null
+  hasher: KeyHasher
+  tokenFormat: TokenFormat
+}
+
+/** Audit entries shown. GET /admin/audit has the others. */
+const entriesMax = 10
+/** Keys shown if several begin alike. */
+const keysMax = 10
+
+export interface Asker {
+  lane: Operator
+  toBody: (key: StoredKey) => AdminKey
+}
+
+/** Null if there is no such thing. */
+export type FindAnything = (query: string, asker: Asker) => Promise<Lookup | null>
+
+export function anythingFinder(options: FindOptions): FindAnything {
+  const { keys, users, audit, counter, hasher, tokenFormat } = options
+  const prefixLength = tokenFormat.displayPrefixOf(tokenFormat.mint()).length
+
+  async function find(query: string, asker: Asker) {
+    const { lane } = asker
+    if (tokenFormat.isWellFormed(query)) {
+      const { hash, previousHash } = hasher.hashesOf(query)
+      const hashes = previousHash === null ? [hash] : [hash, previousHash]
+      return aboutKey(await keys.getByHash(hashes, lane), asker)
+    }
+    if (query.length === prefixLength) {
+      const found = await keys.list(null, { limit: keysMax, displayPrefix: query }, lane)
+      if (found!.length > 1) return { type: 'keys' as const, keys: found!.map(asker.toBody) }
+      if (found!.length === 1) return aboutKey(found![0]!, asker)
+    }
+    // Contains a key, or nearly one: it must not be sent to Postgres as text.
+    if (query.length > prefixLength && tokenFormat.redact(query) !== query) return null
+    return (
+      (await byId(query, asker)) ??
+      aboutUser((await users.list({ limit: 1, externalId: query }, lane))![0] ?? null, asker)
+    )
+  }
+
+  async function byId(id: string, asker: Asker) {
+    if (id.startsWith('apk_')) return aboutKey(await keys.get(id, null, asker.lane), asker)
+    if (id.startsWith('usr_')) return aboutUser(await users.get(id, asker.lane), asker)
+    return id.startsWith('req_') ? aboutRequest(id, asker) : null
+  }
+
+  async function aboutKey(key: StoredKey | null, asker: Asker) {
+    if (key === null) return null
+    const refusals = await refusalsOf({ keyId: key.id }, asker)
+    const counters = counter && { counters: await countersOfKey(counter, key) }
+    return { type: 'key' as const, ...(await withOwner(key, asker)), ...counters, refusals }
+  }
+
+  async function aboutUser(user: User | null, asker: Asker) {
+    if (user === null) return null
+    const state = user.deleted_at === null ? 'active' : 'deleted'
+    return { type: 'user' as const, state, user, refusals: await refusalsOf({ userId: user.id }, asker) }
+  }
+
+  async function aboutRequest(requestId: string, asker: Asker) {
+    const entries = await audit.list({ requestId, limit: entriesMax }, asker.lane)
+    const [entry] = entries
+    if (entry === undefined) return null
+    const { key_id, user_id } = entry
+    const key = key_id === null ? null : await keys.get(key_id, null, asker.lane)
+    if (key !== null) return { type: 'request' as const, entries, ...(await withOwner(key, asker)) }
+    const user = user_id === null ? null : await users.get(user_id, asker.lane)
+    return { type: 'request' as const, entries, ...(user !== null && { user }) }
+  }
+
+  async function withOwner(key: StoredKey, { lane, toBody }: Asker) {
+    const user = (await users.get(key.userId, lane))!
+    const ownerDeleted = user.deleted_at !== null
+    const state = denialReason({ ...key, ownerDeleted }, Date.now() / 1000) ?? 'active'
+    return { state, key: toBody(key), user }
+  }
+
+  function refusalsOf(of: Pick<AuditFilter, 'keyId' | 'userId'>, { lane }: Asker) {
+    return audit.list({ ...of, event: 'auth.refused', limit: entriesMax }, lane)
+  }
+
+  return find
+}

@@ -1,0 +1,112 @@
+/**
+ * What to do about tokens found where they should not be: say which are keys of this service, and
+ * revoke those that work. Only their hashes reach Postgres, and nothing is logged.
+ */
+import type { LeakedKey, ScanResult } from '../../../schemas/scan.ts'
+import type { KeyHasher } from '../../rules/key-hasher.ts'
+import { denialReason } from '../../rules/key-state.ts'
+import type { TokenFormat } from '../../rules/token.ts'
+import { type Actor, type KeyCredential, type KeyStore, Unavailable } from '../../stores.ts'
+
+export interface LeakedKeysOptions {
+  keys: Pick<KeyStore, 'findByHash' | 'revoke'>
+  hasher: KeyHasher
+  tokenFormat: TokenFormat
+}
+
+export interface Leaks {
+  /**
+   * Looks up any number of tokens, and returns those that are keys of this service. A token may
+   * come again, in this call or a later one. If a key is not revoked, the others of this call still
+   * are before it rejects.
+   */
+  add(tokens: string[]): Promise<Set<string>>
+  result(): ScanResult
+}
+
+/** What the audit log should say about where a token was found. */
+type DetailsOf = (token: string) => Record<string, string> | undefined
+
+/** Tokens in one statement. */
+const lookUpMax = 500
+/** While Redis is down, each waits for seconds. More would queue for too long for a connection. */
+const revocationsAtOnce = 32
+/**
+ * A key revoked this recently is revoked again: that response may have been lost before every
+ * instance saw the change. No cached copy lives longer.
+ */
+const recentS = 600
+/** A file could hold any number of made-up tokens: beyond this, one that comes again counts again. */
+const unknownMax = 100_000
+
+/** `by`: who revokes what is found; null to only look. */
+export function collectLeaks(
+  { keys, hasher, tokenFormat }: LeakedKeysOptions,
+  by: Actor | null,
+  detailsOf: DetailsOf = () => undefined,
+): Leaks {
+  const leaked = new Map<string, LeakedKey>()
+  const unknownHashes = new Set<string>()
+  let unknown = 0
+
+  async function add(tokens: string[]) {
+    const known = new Set<string>()
+    const faults: unknown[] = []
+    for (let i = 0; i < tokens.length; i += lookUpMax) {
+      const some = tokens.slice(i, i + lookUpMax)
+      const found = await lookUp(some)
+      for (const { token } of found) known.add(token)
+      for (const token of some) if (!known.has(token)) countUnknown(hasher.hashesOf(token).hash)
+      faults.push(...(await settleAll(found)))
+    }
+    if (faults.length > 0) throw faults[0]
+    return known
+  }
+
+  async function lookUp(tokens: string[]) {
+    const tokenOf = new Map<string, string>()
+    for (const token of tokens) {
+      const { hash, previousHash } = hasher.hashesOf(token)
+      for (const one of [hash, previousHash]) if (one !== null) tokenOf.set(one, token)
+    }
+    const found = await keys.findByHash([...tokenOf.keys()])
+    return found.map((key) => ({ key, token: tokenOf.get(key.hash)! }))
+  }
+
+  function countUnknown(hash: string) {
+    if (unknownHashes.has(hash)) return
+    unknown++
+    if (unknownHashes.size < unknownMax) unknownHashes.add(hash)
+  }
+
+  /** Returns why keys were not revoked. */
+  async function settleAll(found: { key: KeyCredential; token: string }[]): Promise<unknown[]> {
+    const fresh = found.filter(({ key }) => !leaked.has(key.id))
+    const faults: unknown[] = []
+    for (let i = 0; i < fresh.length; i += revocationsAtOnce) {
+      const some = fresh.slice(i, i + revocationsAtOnce)
+      const outcomes = await Promise.allSettled(some.map(({ key, token }) => settle(key, token)))
+      for (const one of outcomes) if (one.status === 'rejected') faults.push(one.reason)
+    }
+    return faults
+  }
+
+  async function settle(key: KeyCredential, token: string) {
+    const state = (denialReason(key, key.nowS) ?? 'active') as LeakedKey['state']
+    const revokes = by !== null && state === 'active'
+    const isRecent = key.revokedAt !== null && key.nowS - key.revokedAt < recentS
+    if (by !== null && (revokes || isRecent)) {
+      const { ok } = await keys.revoke(key.id, null, by, detailsOf(token))
+      if (!ok) throw new Unavailable('a key was not revoked')
+    }
+    leaked.set(key.id, {
+      id: key.id,
+      key_prefix: tokenFormat.displayPrefixOf(token),
+      user_id: key.userId,
+      state: revokes ? 'revoked' : state,
+      revoked: revokes,
+    })
+  }
+
+  return { add, result: () => ({ keys: [...leaked.values()], unknown }) }
+}

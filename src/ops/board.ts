@@ -1,0 +1,126 @@
+/**
+ * The busiest keys of this and the last minute, for everybody who looks. All share one scan of the
+ * counters. It runs only while somebody asks, and never twice at once.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { minuteOf } from '../rules/window.ts'
+import type { Counter, KeyCount, Operator, RankBy, Scan } from '../stores.ts'
+import { candidatesMax, type Ranking, type RankingOptions, rankKeys } from './rank-keys.ts'
+import { createTopCounts, type TopCounts } from './top-counts.ts'
+
+export type WhichMinute = 'current' | 'last'
+
+export interface Board {
+  /** Rejects only for a fault of our own. */
+  read(which: WhichMinute, by: RankBy, lane: Operator): Promise<BoardView>
+  /** Ends the scan. */
+  close(): void
+}
+
+export interface BoardView extends Scan, Ranking {
+  minute: number
+  /** When the scan behind this began, by the counting clock. No count is older. */
+  asOfMs: number
+}
+
+export interface BoardOptions extends RankingOptions {
+  counter: Pick<Counter, 'mode' | 'scan' | 'countsOf' | 'now'>
+}
+
+/** A result this old is read again when somebody asks. The dashboard asks every second. */
+const freshMs = 900
+/** A scan that takes longer than this answers with what it has so far. */
+const patienceMs = 500
+/** Nobody has asked for this long: the scan ends. */
+const idleMs = 5000
+
+interface Minute {
+  readonly minute: number
+  readonly top: TopCounts
+  /** The last scan that ended. */
+  done: (Scan & { startedMs: number; endedMonoMs: number }) | null
+  /** The one under way, or waiting for that of the other minute. */
+  scanning: Promise<void> | null
+  startedMs: number
+  scanned: number
+}
+
+export function createBoard({ counter, keys }: BoardOptions): Board {
+  const minutes = new Map<number, Minute>()
+  const views = new Map<string, { sinceMs: number; view: Promise<BoardView> }>()
+  let stopping = new AbortController()
+  let lastScan: Promise<void> = Promise.resolve()
+  const idle = setTimeout(() => stopping.abort(), idleMs)
+  idle.unref()
+
+  /** Forgets minutes that nobody can ask for any more. */
+  function minuteAt(minute: number, nowMs: number): Minute {
+    for (const old of minutes.keys()) if (old < minuteOf(nowMs) - 1) minutes.delete(old)
+    let found = minutes.get(minute)
+    if (found === undefined) {
+      const top = createTopCounts(candidatesMax)
+      found = { minute, top, done: null, scanning: null, startedMs: nowMs, scanned: 0 }
+      minutes.set(minute, found)
+    }
+    return found
+  }
+
+  async function scan(of: Minute) {
+    const { signal } = stopping
+    of.startedMs = await counter.now()
+    of.scanned = 0
+    const visit = (slice: KeyCount[]) => {
+      of.scanned += slice.length
+      of.top.add(slice)
+    }
+    const done = await counter.scan(of.minute, visit, { signal })
+    of.done = { ...done, startedMs: of.startedMs, endedMonoMs: performance.now() }
+  }
+
+  /** The last scan, unless it began before the end of a minute that is now over. */
+  const usable = ({ minute, done }: Minute, isCurrent: boolean) =>
+    done !== null && (isCurrent || minuteOf(done.startedMs) > minute) ? done : null
+
+  /** Waits for a scan that is not too old, or for what a longer one has found so far. */
+  async function refresh(of: Minute, isCurrent: boolean) {
+    const done = usable(of, isCurrent)
+    if (done?.complete && !isCurrent) return
+    if (done !== null && performance.now() - done.endedMonoMs < freshMs) return
+    if (of.scanning === null) {
+      of.scanning = lastScan.then(() => scan(of))
+      lastScan = of.scanning.finally(() => {
+        of.scanning = null
+      })
+    }
+    await Promise.race([of.scanning, sleep(patienceMs)])
+  }
+
+  async function look(of: Minute, isCurrent: boolean, by: RankBy, lane: Operator): Promise<BoardView> {
+    await refresh(of, isCurrent)
+    const { minute, top } = of
+    const ranking = await rankKeys({ counter, keys }, { minute, top, isRising: isCurrent, by, lane })
+    const unfinished = { ...of, complete: false, mode: counter.mode, fault: null }
+    const { startedMs, complete, scanned, mode, fault } = usable(of, isCurrent) ?? unfinished
+    return { minute, asOfMs: startedMs, complete, scanned, mode, fault, ...ranking }
+  }
+
+  return {
+    async read(which, by, lane) {
+      idle.refresh()
+      if (stopping.signal.aborted) stopping = new AbortController()
+      const nowMs = await counter.now()
+      const isCurrent = which === 'current'
+      const of = minuteAt(minuteOf(nowMs) - (isCurrent ? 0 : 1), nowMs)
+      const monoMs = performance.now()
+      for (const [name, { sinceMs }] of views) if (monoMs - sinceMs >= freshMs) views.delete(name)
+      const name = `${which} ${of.minute} ${by}`
+      const seen = views.get(name) ?? { sinceMs: monoMs, view: look(of, isCurrent, by, lane) }
+      views.set(name, seen)
+      return seen.view
+    },
+    close() {
+      clearTimeout(idle)
+      stopping.abort()
+    },
+  }
+}

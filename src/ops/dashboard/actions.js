@@ -1,0 +1,167 @@
+/** What an operator does in an incident. Each change says what it did, and shows the new state. */
+import { request } from './api.js'
+import { button, el } from './dom.js'
+import { count } from './format.js'
+
+const rateLimitMax = 1_000_000_000
+const graces = [
+  ['0', 'the old key stops at once'],
+  ['3600', 'the old key works for an hour'],
+  ['86400', 'the old key works for a day'],
+]
+
+/** Runs a change, says how it went, and looks the thing up again. */
+async function act(status, change, after) {
+  status.className = ''
+  status.textContent = 'Waiting until every instance knows…'
+  try {
+    const done = await change()
+    await after(done)
+  } catch (error) {
+    status.className = 'fault'
+    status.textContent = `${error.message} ${error.suggestion ?? ''}`
+  }
+}
+
+export function keyActions({ key, user, state }, { find }) {
+  const status = el('p', { role: 'status' })
+  const url = `/admin/keys/${key.id}`
+  const again = () => find(key.id)
+  if (state !== 'active') return null
+
+  const limit = el('input', {
+    type: 'number',
+    min: 1,
+    max: rateLimitMax,
+    required: true,
+    value: key.rate_limit_rpm,
+  })
+  const changeLimit = el(
+    'form',
+    { method: 'dialog', className: 'action' },
+    el('label', {}, 'Requests a minute ', limit),
+    el('button', { type: 'submit', textContent: 'Change limit' }),
+  )
+  changeLimit.addEventListener('submit', (event) => {
+    event.preventDefault()
+    act(status, () => request('PATCH', url, { rate_limit_rpm: limit.valueAsNumber }), again)
+  })
+
+  const grace = el('select', {}, ...graces.map(([value, text]) => el('option', { value, textContent: text })))
+  const rotate = el(
+    'form',
+    { method: 'dialog', className: 'action' },
+    el('label', {}, 'New key; ', grace),
+    el('button', { type: 'submit', textContent: 'Rotate' }),
+  )
+  rotate.addEventListener('submit', (event) => {
+    event.preventDefault()
+    const body = { expires_in: Number(grace.value) }
+    act(
+      status,
+      () => request('POST', `${url}/rotate`, body),
+      async (successor) => {
+        await find(successor.id)
+        showOnce(successor)
+      },
+    )
+  })
+
+  const revoke = () =>
+    confirm({
+      title: `Revoke “${key.name}” of ${user.name}?`,
+      text: 'Every request with this key is refused from then on. This cannot be undone.',
+      verb: 'Revoke',
+      run: () => act(status, () => request('DELETE', url), again),
+    })
+  return el('div', { className: 'actions' }, changeLimit, rotate, button('Revoke…', revoke, 'danger'), status)
+}
+
+export function revokeKeysAction(user, { find }) {
+  const status = el('p', { role: 'status' })
+  const revoke = () =>
+    confirm({
+      title: `Revoke all keys of “${user.name}”?`,
+      text: 'Every request with one of them is refused from then on. This cannot be undone.',
+      typed: user.id,
+      verb: 'Revoke all keys',
+      run: () =>
+        act(
+          status,
+          () => request('POST', `/admin/users/${user.id}/revoke-keys`),
+          async ({ revoked }) => {
+            await find(user.id)
+            say(`${count(revoked)} ${revoked === 1 ? 'key was' : 'keys were'} revoked.`)
+          },
+        ),
+    })
+  return el(
+    'div',
+    { className: 'actions' },
+    button('Revoke all keys of this user…', revoke, 'danger'),
+    status,
+  )
+}
+
+/** Asks before what cannot be undone. `typed`: what must be typed first. */
+function confirm({ title, text, typed, verb, run }) {
+  const go = el('button', {
+    type: 'submit',
+    className: 'danger',
+    textContent: verb,
+    disabled: typed !== undefined,
+  })
+  const input = el('input', { autocomplete: 'off', spellcheck: false, required: true })
+  input.addEventListener('input', () => {
+    go.disabled = input.value.trim() !== typed
+  })
+  const form = el(
+    'form',
+    { method: 'dialog' },
+    el('h2', { textContent: title }),
+    el('p', { textContent: text }),
+    typed === undefined
+      ? null
+      : el('label', {}, 'Type ', el('code', { textContent: typed }), ' to confirm ', input),
+    el(
+      'div',
+      { className: 'buttons' },
+      button('Cancel', () => dialog.close()),
+      go,
+    ),
+  )
+  form.addEventListener('submit', run)
+  const dialog = openDialog(form)
+}
+
+/** The only time that anybody sees a new key. */
+function showOnce({ name, plain_key }) {
+  const key = el('input', { value: plain_key, readOnly: true, className: 'key', 'aria-label': 'The new key' })
+  const copy = button('Copy', async () => {
+    key.select()
+    await navigator.clipboard.writeText(plain_key)
+    copy.textContent = 'Copied'
+  })
+  openDialog(
+    el(
+      'form',
+      { method: 'dialog' },
+      el('h2', { textContent: `The new key of “${name}”` }),
+      el('p', { textContent: 'It is shown only now. Hand it over, then close this.' }),
+      key,
+      el('div', { className: 'buttons' }, copy, el('button', { type: 'submit', textContent: 'Close' })),
+    ),
+  )
+}
+
+function say(text) {
+  document.querySelector('#found [role=status]').textContent = text
+}
+
+function openDialog(content) {
+  const dialog = el('dialog', { 'aria-label': content.querySelector('h2').textContent }, content)
+  dialog.addEventListener('close', () => dialog.remove())
+  document.body.append(dialog)
+  dialog.showModal()
+  return dialog
+}

@@ -1,0 +1,118 @@
+/** Charts over time. The numbers under the pointer, else the newest ones, are also there as text. */
+import { el } from './dom.js'
+import { figure, shortTimeOf, timeOf } from './format.js'
+import uPlot from './uPlot.esm.js'
+
+const heightPx = 120
+const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim()
+const isDark = matchMedia('(prefers-color-scheme: dark)')
+
+/**
+ * `series`: [{ label, color, fill?, bars? }]. `data`: the times in Unix seconds, then the values of
+ * each series; null is a gap. `range`: from when to when. `label`: of a moment on the axis.
+ */
+export function createChart(container, { series, unit = '', range, label = shortTimeOf }) {
+  const values = series.map(({ color }) => el('b', { className: `value ${color}` }))
+  const time = el('span', { className: 'note' })
+  const legend = el(
+    'p',
+    { className: 'legend' },
+    ...series.map(({ label }, i) => el('span', {}, values[i], ` ${label}`)),
+    time,
+  )
+  const canvas = el('div', { 'aria-hidden': 'true' })
+  container.replaceChildren(legend, canvas)
+  let data = [[], ...series.map(() => [])]
+  let plot = null
+
+  function showValues(index) {
+    const at = index ?? data[0].length - 1
+    values.forEach((value, i) => {
+      value.textContent = `${figure(data[i + 1][at])}${unit}`
+    })
+    time.textContent = index === null || index === undefined ? '' : timeOf(data[0][index])
+  }
+
+  function draw() {
+    plot?.destroy()
+    const axis = { stroke: color('muted'), grid: { stroke: color('line'), width: 1 }, ticks: { show: false } }
+    const options = {
+      width: canvas.clientWidth,
+      height: heightPx,
+      legend: { show: false },
+      cursor: { y: false, drag: { setScale: false } },
+      scales: {
+        x: { range },
+        y: { range: (_plot, _min, max) => [0, Math.max(max * 1.1, 1)] },
+      },
+      axes: [
+        { ...axis, space: 44, size: 28, values: (_plot, splits) => splits.map(label) },
+        { ...axis, size: 44, space: 30, values: (_plot, splits) => splits.map((split) => figure(split)) },
+      ],
+      series: [{}, ...series.map(styleOf)],
+      hooks: { setCursor: [(plot) => showValues(plot.cursor.idx)] },
+    }
+    plot = new uPlot(options, data, canvas)
+  }
+
+  new ResizeObserver(() => plot?.setSize({ width: canvas.clientWidth, height: heightPx })).observe(canvas)
+  isDark.addEventListener('change', draw)
+  return (next) => {
+    data = next
+    if (plot === null) draw()
+    else plot.setData(data)
+    showValues(plot.cursor.idx)
+  }
+}
+
+const styleOf = ({ color: name, fill, bars }) => ({
+  stroke: color(name),
+  width: 1.5,
+  points: { show: false },
+  ...((fill || bars) && { fill: `${color(name)}${bars ? 'cc' : '22'}` }),
+  ...(bars && { paths: uPlot.paths.bars({ size: [0.8, 24] }) }),
+})
+
+const keptS = 300
+/** Samples further apart: nobody looked in between. */
+const gapS = 5
+
+/** The charts of the last five minutes, fed with the samples of the event stream. */
+export function createTrafficCharts(containers) {
+  const range = () => [Date.now() / 1000 - keptS, Date.now() / 1000]
+  const charts = [
+    ['requests', [{ label: 'requests', color: 'accent', fill: true }]],
+    [
+      'refused',
+      [
+        { label: '401', color: 'amber' },
+        { label: '429', color: 'violet' },
+        { label: '5xx', color: 'red' },
+      ],
+    ],
+    [
+      'latency',
+      [
+        { label: 'p50', color: 'accent' },
+        { label: 'p99', color: 'violet' },
+      ],
+      ' ms',
+    ],
+  ].map(([name, series, unit]) => createChart(containers[name], { series, unit, range }))
+  const columns = [['requests'], ['refused', 'limited', 'errors'], ['p50_ms', 'p99_ms']]
+  let samples = []
+
+  return (added) => {
+    for (const sample of added) {
+      const last = samples.at(-1)
+      if (last && sample.at - last.at > gapS) samples.push({ at: last.at + 1 })
+      samples.push(sample)
+    }
+    const from = Date.now() / 1000 - keptS
+    samples = samples.filter(({ at }) => at >= from)
+    const times = samples.map(({ at }) => at)
+    charts.forEach((chart, i) => {
+      chart([times, ...columns[i].map((name) => samples.map((sample) => sample[name] ?? null))])
+    })
+  }
+}

@@ -1,0 +1,56 @@
+/** Elements built from text. Nothing here parses HTML, so no name or path can become markup. */
+
+/** `props` are properties of the element, or attributes where the name has a hyphen. */
+export function el(tag, props = {}, ...children) {
+  const element = document.createElement(tag)
+  for (const [name, value] of Object.entries(props)) {
+    if (name.includes('-')) element.setAttribute(name, value)
+    else element[name] = value
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined))
+  return element
+}
+
+export const byId = (id) => document.getElementById(id)
+
+export const button = (text, onclick, className = '') =>
+  el('button', { type: 'button', className, onclick, textContent: text })
+
+/** A table that scrolls by itself where it is too wide, by keyboard too. `show` replaces its rows. */
+export function table(label, heads, rows) {
+  const head = el('tr', {}, ...heads.map((head) => el('th', { scope: 'col', textContent: head })))
+  const body = el('tbody')
+  const region = el(
+    'div',
+    { className: 'scroll', tabIndex: 0, role: 'region', 'aria-label': label },
+    el('table', {}, el('thead', {}, head), body),
+  )
+  region.show = (rows) => {
+    body.replaceChildren(
+      ...rows.map((cells) => el('tr', {}, ...cells.map((cell) => el('td', {}, cell ?? '–')))),
+    )
+  }
+  region.show(rows)
+  return region
+}
+
+/**
+ * Makes a list show these items, and reuses the element of an item that stays, so that focus stays
+ * where it is. `create` returns an element with a function `show`.
+ */
+export function showList(list, items, { idOf, create, none }) {
+  const before = new Map([...list.children].map((element) => [element.dataset.id, element]))
+  const focused = document.activeElement
+  const elements = items.map((item) => {
+    const element = before.get(idOf(item)) ?? create(item)
+    element.dataset.id = idOf(item)
+    element.show(item)
+    return element
+  })
+  if (items.length === 0) elements.push(el('li', { className: 'none', textContent: none }))
+  const isSame =
+    elements.length === list.children.length && elements.every((one, i) => one === list.children[i])
+  if (isSame) return
+  list.replaceChildren(...elements)
+  if (list.contains(focused)) focused.focus({ preventScroll: true })
+}

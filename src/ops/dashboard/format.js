@@ -1,0 +1,29 @@
+/** Numbers and moments as people read them. */
+
+const whole = new Intl.NumberFormat('en')
+const short = new Intl.NumberFormat('en', { maximumSignificantDigits: 3, notation: 'compact' })
+const clock = new Intl.DateTimeFormat('en-GB', { timeStyle: 'medium' })
+const shortClock = new Intl.DateTimeFormat('en-GB', { timeStyle: 'short' })
+const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' })
+const dayAndClock = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' })
+
+export const count = (value) => whole.format(value)
+/** Of a rate or a duration. */
+export const figure = (value) => (value === null || value === undefined ? '–' : short.format(value))
+export const percent = (used, limit) => `${whole.format(Math.round((100 * used) / limit))} %`
+export const timeOf = (seconds) => clock.format(seconds * 1000)
+export const shortTimeOf = (seconds) => shortClock.format(seconds * 1000)
+export const dayOf = (seconds) => day.format(seconds * 1000)
+export const moment = (seconds) => (seconds === null ? null : dayAndClock.format(seconds * 1000))
+
+const units = [
+  [86_400, 'd'],
+  [3600, 'h'],
+  [60, 'min'],
+  [1, 's'],
+]
+
+export function duration(seconds) {
+  const [size, unit] = units.find(([size]) => seconds >= size) ?? units.at(-1)
+  return `${Math.floor(Math.max(seconds, 0) / size)} ${unit}`
+}

@@ -1,0 +1,143 @@
+/** What a search has found: a key, several keys, a user, a request or refusals, with the audit trail. */
+import { keyActions, revokeKeysAction } from './actions.js'
+import { request } from './api.js'
+import { button, el, table } from './dom.js'
+import { count, moment, percent } from './format.js'
+import { createUsageChart } from './usage.js'
+
+const states = { active: 'good', revoked: 'bad', expired: 'bad', owner_deleted: 'bad', deleted: 'bad' }
+const listMax = 20
+
+/** `page`: `find` looks something else up, `close` empties the panel. */
+export async function showFound(panel, found, page) {
+  const { key, user } = found
+  const parts = {
+    key: () => [
+      facts(keyFacts(found, page)),
+      counters(found.counters),
+      el('div', { className: 'usage' }),
+      keyActions(found, page),
+      trail('key_id', key.id, page),
+    ],
+    keys: () => [keyTable(found.keys, page)],
+    user: () => [
+      facts(userFacts(user)),
+      revokeKeysAction(user, page),
+      keysOf(user, page),
+      trail('user_id', user.id, page),
+    ],
+    request: () => [
+      facts([
+        ['Key', key && button(key.name, () => page.find(key.id), 'link')],
+        ['Owner', user && button(user.name, () => page.find(user.id), 'link')],
+      ]),
+      entries(found.entries, page),
+    ],
+    refusals: () => [entries(found.entries, page)],
+  }[found.type]()
+  const children = await Promise.all(parts)
+  panel.replaceChildren(heading(found, page), ...children.filter(Boolean))
+  const usage = panel.querySelector('.usage')
+  if (usage) createUsageChart(usage, key.id)
+}
+
+function heading({ type, state, key, keys, user, entries, reason }, { close }) {
+  const text = {
+    key: () => `Key “${key.name}”`,
+    keys: () => `${keys.length} keys begin like this`,
+    user: () => `User “${user.name}”`,
+    request: () => `Request ${entries[0].request_id}`,
+    refusals: () => `The newest 401s: ${reason}`,
+  }[type]()
+  const badge =
+    state && el('span', { className: `state ${states[state]}`, textContent: state.replace('_', ' ') })
+  return el('div', { className: 'title' }, el('h2', {}, text, ' ', badge), button('Close', close))
+}
+
+const facts = (pairs) =>
+  el(
+    'dl',
+    {},
+    ...pairs
+      .filter(([, value]) => value !== null && value !== undefined)
+      .map(([name, value]) => el('div', {}, el('dt', { textContent: name }), el('dd', {}, value))),
+  )
+
+const code = (text) => el('code', { textContent: text })
+
+const keyFacts = ({ key, user }, { find }) => [
+  ['Id', code(key.id)],
+  ['Begins with', code(key.key_prefix)],
+  ['Owner', button(user.name, () => find(user.id), 'link')],
+  ['Limit', `${count(key.rate_limit_rpm)} a minute`],
+  ['Last used', moment(key.last_used_at) ?? 'never'],
+  ['Created', moment(key.created_at)],
+  ['Expires', moment(key.expires_at)],
+  ['Revoked', moment(key.revoked_at)],
+]
+
+const userFacts = (user) => [
+  ['Id', code(user.id)],
+  ['External id', user.external_id && code(user.external_id)],
+  ['Created', moment(user.created_at)],
+  ['Deleted', moment(user.deleted_at)],
+]
+
+function counters(both) {
+  if (both === undefined) return null
+  const { current, last, source } = both
+  const text = ({ used, limit, limited }) =>
+    `${count(used)} of ${count(limit)} (${percent(used, limit)})${limited > 0 ? `, ${count(limited)} refused` : ''}`
+  return facts([
+    ['This minute', text(current)],
+    ['Last full minute', text(last)],
+    ['Counted by', { redis: 'all instances', local: 'this instance only', memory: 'this process' }[source]],
+  ])
+}
+
+const keyTable = (keys, { find }) =>
+  table(
+    'Keys',
+    ['Key', 'Begins with', 'Limit', 'Last used', 'Created', 'Revoked'],
+    keys.map((key) => [
+      button(key.name, () => find(key.id), 'link'),
+      code(key.key_prefix),
+      count(key.rate_limit_rpm),
+      moment(key.last_used_at),
+      moment(key.created_at),
+      moment(key.revoked_at),
+    ]),
+  )
+
+async function keysOf(user, page) {
+  const { data, has_more } = await request('GET', `/admin/keys?limit=${listMax}&user_id=${user.id}`)
+  if (data.length === 0) return el('p', { textContent: 'This user has no key.' })
+  return el(
+    'div',
+    {},
+    el('h3', { textContent: has_more ? `The newest ${listMax} keys` : 'Keys' }),
+    keyTable(data, page),
+  )
+}
+
+async function trail(filter, id, page) {
+  const { data, has_more } = await request('GET', `/admin/audit?limit=${listMax}&${filter}=${id}`)
+  if (data.length === 0) return el('p', { textContent: 'The audit log has no entry.' })
+  const title = has_more ? `The newest ${listMax} audit entries` : 'Audit trail'
+  return el('div', {}, el('h3', { textContent: title }), entries(data, page))
+}
+
+const entries = (data, { find }) =>
+  table(
+    'Audit entries',
+    ['Time', 'Event', 'Reason', 'By', 'Request', 'From', 'Request id'],
+    data.map((entry) => [
+      moment(Date.parse(entry.occurred_at) / 1000),
+      code(entry.event),
+      entry.reason && code(entry.reason),
+      entry.actor,
+      entry.method && code(`${entry.method} ${entry.path}`),
+      entry.ip,
+      button(entry.request_id, () => find(entry.request_id), 'link id'),
+    ]),
+  )

@@ -1,0 +1,66 @@
+/** The page: one stream of events feeds its parts. */
+import { request } from './api.js'
+import { createBusiest, createReasons } from './bars.js'
+import { createTrafficCharts } from './charts.js'
+import { byId } from './dom.js'
+import { createSearch } from './search.js'
+import { showInstances, showServers } from './states.js'
+
+const retryMs = 3000
+const connection = byId('connection')
+
+let here
+
+const { find, findRefusals } = createSearch()
+const showTraffic = createTrafficCharts({
+  requests: byId('requests'),
+  refused: byId('refused'),
+  latency: byId('latency'),
+})
+const showBusiest = createBusiest(find)
+
+const views = {
+  hello({ operator, instance, can_log_out: canLogOut }) {
+    here = instance
+    byId('operator').textContent = `Operator: ${operator}`
+    byId('logout').hidden = !canLogOut
+    showConnection('good', 'Live')
+  },
+  history: (samples) => showTraffic(samples),
+  traffic: (sample) => sample && showTraffic([sample]),
+  servers: (servers) => servers && showServers(servers),
+  counters: (view) => view && showBusiest('current', view),
+  last_minute: (view) => view && showBusiest('last', view),
+  refusals: createReasons(findRefusals),
+  instances: (view) => view && showInstances(view, here),
+}
+
+function showConnection(state, text) {
+  connection.className = `state ${state}`
+  connection.textContent = text
+  document.body.classList.toggle('stale', state !== 'good')
+}
+
+function connect() {
+  const events = new EventSource('/admin/events')
+  for (const [name, show] of Object.entries(views)) {
+    events.addEventListener(name, ({ data }) => show(JSON.parse(data)))
+  }
+  events.addEventListener('error', async () => {
+    showConnection('bad', 'Not connected')
+    if (events.readyState !== EventSource.CLOSED) return
+    // Without a session every attempt would be a refusal: ask the page, which may be the login now.
+    const page = await fetch('/').then(
+      (response) => response.text(),
+      () => '',
+    )
+    if (page.includes('/dashboard/login.js')) location.reload()
+    else setTimeout(connect, retryMs)
+  })
+}
+
+byId('logout').addEventListener('click', async () => {
+  await request('POST', '/logout')
+  location.reload()
+})
+connect()

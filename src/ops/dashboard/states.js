@@ -1,0 +1,46 @@
+/** How the service is: Redis, Postgres and the instances. */
+import { byId, el, table } from './dom.js'
+import { duration } from './format.js'
+
+const redisStates = {
+  shared: ['good', 'Redis counts'],
+  local: ['bad', 'Redis is down'],
+  memory: ['plain', 'Counting in memory'],
+}
+
+export function showServers({ redis, redis_cause: cause = 'unknown', postgres }) {
+  const isAway = postgres !== 'ok'
+  const states = [redisStates[redis], isAway ? ['bad', 'Postgres is down'] : ['good', 'Postgres answers']]
+  byId('states').replaceChildren(
+    ...states.map(([state, text]) => el('li', { className: `state ${state}`, textContent: text })),
+  )
+  byId('warning').textContent = [
+    redis === 'local' &&
+      `Redis does not count (${cause}). Each instance counts by itself; the counts below are those of this instance.`,
+    isAway && 'Postgres does not answer: keys are shown by their ids, and nothing can be found or changed.',
+  ]
+    .filter(Boolean)
+    .join(' ')
+}
+
+const heads = ['Instance', 'State', 'Version', 'Up for', 'Counts', 'Postgres']
+const counting = { shared: 'in Redis', local: 'by itself', memory: 'in memory' }
+
+/** `here`: the id of the instance that this page comes from. */
+export function showInstances({ instances, complete }, here) {
+  const nowS = Date.now() / 1000
+  const rows = instances.map(({ id, version, started_at, seen_at, alive, redis, postgres }) => [
+    el('code', { textContent: id, title: id === here ? 'this page comes from it' : '' }),
+    alive
+      ? el('span', { className: 'state good', textContent: 'alive' })
+      : el('span', { className: 'state bad', textContent: `silent for ${duration(nowS - seen_at)}` }),
+    version,
+    duration(nowS - started_at),
+    counting[redis],
+    postgres === 'ok' ? 'answers' : 'down',
+  ])
+  byId('instances-note').textContent = complete ? '' : 'Only this one is known while Postgres is down.'
+  const shown = byId('instances').firstChild
+  if (shown) shown.show(rows)
+  else byId('instances').append(table('Instances', heads, rows))
+}

@@ -1,0 +1,60 @@
+/** How often a key was used, over time. */
+import { request } from './api.js'
+import { createChart } from './charts.js'
+import { el } from './dom.js'
+import { dayOf, shortTimeOf } from './format.js'
+
+const steps = [
+  ['minute', 60, 'last hour', 3600],
+  ['hour', 3600, 'last 48 hours', 48 * 3600],
+  ['day', 86_400, 'last 30 days', 30 * 86_400],
+]
+
+export function createUsageChart(container, keyId) {
+  const chartBox = el('div', { className: 'chart' })
+  const note = el('p', { className: 'note' })
+  const choice = el(
+    'fieldset',
+    { className: 'choice' },
+    el('legend', { textContent: 'Usage' }),
+    ...steps.map(([step, , label], i) => {
+      const input = el('input', { type: 'radio', name: 'step', value: step, checked: i === 0 })
+      input.addEventListener('change', () => show(i))
+      return el('label', {}, input, ' ', el('span', { textContent: label }))
+    }),
+  )
+  container.replaceChildren(choice, chartBox, note)
+
+  async function show(i) {
+    const [step, stepS, , rangeS] = steps[i]
+    const nowS = Date.now() / 1000
+    const series = [
+      { label: 'requests', color: 'accent', bars: true },
+      { label: 'over the limit', color: 'violet', bars: true },
+    ]
+    try {
+      const usage = await request('GET', `/admin/keys/${keyId}/usage?step=${step}`)
+      const label = step === 'day' ? dayOf : shortTimeOf
+      const draw = createChart(chartBox, { series, label, range: () => [nowS - rangeS, nowS + stepS] })
+      draw(filled(usage.data, stepS, nowS - rangeS, nowS))
+      const lost = usage.incomplete.filter((start) => start + stepS <= nowS).length
+      note.textContent = lost > 0 ? `In ${lost} of these steps, not every request was stored.` : ''
+    } catch (error) {
+      note.textContent = error.message
+    }
+  }
+  show(0)
+}
+
+/** Steps without requests are left out of the history, and are zero here. */
+function filled(points, stepS, fromS, toS) {
+  const byStart = new Map(points.map((point) => [point.start, point]))
+  const columns = [[], [], []]
+  for (let start = Math.ceil(fromS / stepS) * stepS; start <= toS; start += stepS) {
+    const { requests = 0, limited = 0 } = byStart.get(start) ?? {}
+    columns[0].push(start)
+    columns[1].push(requests)
+    columns[2].push(limited)
+  }
+  return columns
+}

@@ -1,0 +1,99 @@
+/**
+ * All instances, and what they answered in the last second or two, as the difference of two
+ * reports of each. Without Postgres, this instance only.
+ */
+import {
+  type Instance,
+  type InstanceReport,
+  type InstanceStore,
+  type Operator,
+  type Traffic,
+  Unavailable,
+} from '../stores.ts'
+
+export interface Fleet {
+  read(lane: Operator): Promise<FleetView>
+}
+
+export interface FleetView {
+  /** Whether Postgres answered. If not, only this instance is here. */
+  complete: boolean
+  instances: (Instance & { isAlive: boolean })[]
+  /** Per second, over all instances that are alive. Two reads, a second apart, are needed. */
+  rates: FleetRates
+}
+
+export interface FleetRates extends Pick<Traffic, 'answers' | 'rateLimited' | 'refused'> {
+  /** How many responses there were in each bucket of `Traffic.latencies`: not per second. */
+  latencies: number[]
+}
+
+export interface FleetOptions {
+  instances: Pick<InstanceStore, 'list'>
+  /** This instance, now. */
+  own: () => InstanceReport
+}
+
+/** An instance that was not heard of for this long is not alive, as far as one can know. */
+const silentAfterS = 5
+/** Reports further apart say nothing about the last second. */
+const apartMaxS = 10
+
+/** Two reports of one instance, the later one last. */
+type Reports = [earlier: Instance | null, later: Instance]
+
+export function createFleet({ instances, own }: FleetOptions): Fleet {
+  let known = new Map<string, Reports>()
+
+  /** Keeps the last report and the one before it, if that is recent. */
+  function remember(listed: Instance[]) {
+    const reports = listed.map((instance): [string, Reports] => {
+      const [earlier, later] = known.get(instance.id) ?? [null, instance]
+      const apartS = instance.seenAt - later.seenAt
+      if (apartS === 0) return [instance.id, [earlier, instance]]
+      return [instance.id, [apartS > 0 && apartS < apartMaxS ? later : null, instance]]
+    })
+    known = new Map(reports)
+  }
+
+  return {
+    async read(lane) {
+      const listed = await instances.list(lane).catch((error) => {
+        if (!(error instanceof Unavailable)) throw error
+        return null
+      })
+      remember(listed ?? [instanceOf(own())])
+      return {
+        complete: listed !== null,
+        instances: [...known.values()].map(([, later]) => ({ ...later, isAlive: isAlive(later) })),
+        rates: ratesOf([...known.values()]),
+      }
+    },
+  }
+}
+
+const isAlive = ({ silentS }: Instance) => silentS <= silentAfterS
+
+function instanceOf({ uptimeS, ...report }: InstanceReport): Instance {
+  // Unlike Date.now, it never goes back.
+  const nowS = (performance.timeOrigin + performance.now()) / 1000
+  return { ...report, startedAt: nowS - uptimeS, seenAt: nowS, silentS: 0 }
+}
+
+function ratesOf(all: Reports[]): FleetRates {
+  const rates: FleetRates = { answers: [], rateLimited: 0, refused: 0, latencies: [] }
+  for (const [earlier, later] of all) {
+    if (earlier === null || !isAlive(later)) continue
+    const seconds = later.seenAt - earlier.seenAt
+    const grown = (of: (traffic: Traffic) => number) => of(later.traffic) - of(earlier.traffic)
+    rates.rateLimited += grown(({ rateLimited }) => rateLimited) / seconds
+    rates.refused += grown(({ refused }) => refused) / seconds
+    for (const name of ['answers', 'latencies'] as const) {
+      const per = name === 'answers' ? seconds : 1
+      later.traffic[name].forEach((_, i) => {
+        rates[name][i] = (rates[name][i] ?? 0) + grown((traffic) => traffic[name][i] ?? 0) / per
+      })
+    }
+  }
+  return rates
+}

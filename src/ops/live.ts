@@ -1,0 +1,85 @@
+/**
+ * What the dashboard shows, read once a second for all viewers together, and not at all while nobody
+ * looks. Each source is read by itself, so one that is stuck holds up no other. Viewers get what has
+ * changed, as server-sent events.
+ */
+export interface Viewer {
+  send(events: string): void
+  /** There will be no more events. */
+  end(): void
+}
+
+export interface Live {
+  /**
+   * Sends everything known, then every change. Returns the function that ends it, or null if there
+   * are too many viewers or this instance is closing.
+   */
+  watch(viewer: Viewer): (() => void) | null
+}
+
+export interface LiveOptions<Name extends string> {
+  /** By the name of their event. A source that rejects is shown as null. */
+  sources: Record<Name, () => unknown>
+  /** The events of this source are kept, and begin what a new viewer sees, as `history`. */
+  history: Name
+  /** Ends all viewers: other instances go on. */
+  isClosing: () => boolean
+  viewersMax?: number
+  historyMax?: number
+  everyMs?: number
+}
+
+export const eventOf = (name: string, json: string) => `event: ${name}\ndata: ${json}\n\n`
+
+export function createLive<Name extends string>(options: LiveOptions<Name>): Live {
+  const { sources, history, isClosing, viewersMax = 50, historyMax = 300, everyMs = 1000 } = options
+  const viewers = new Set<Viewer>()
+  const latest = new Map<string, string>()
+  const past: string[] = []
+  const reading = new Set<string>()
+  let timer: NodeJS.Timeout | undefined
+
+  async function read(name: string, source: () => unknown) {
+    // Still at the last one: a slow server gets no second question.
+    if (reading.has(name)) return
+    reading.add(name)
+    const value = await Promise.resolve()
+      .then(source)
+      .catch(() => null)
+    reading.delete(name)
+    const json = JSON.stringify(value)
+    if (viewers.size === 0 || latest.get(name) === json) return
+    latest.set(name, json)
+    if (name === history && value !== null && past.push(json) > historyMax) past.shift()
+    for (const viewer of viewers) viewer.send(eventOf(name, json))
+  }
+
+  function tick() {
+    if (isClosing()) {
+      for (const viewer of viewers) viewer.end()
+      return
+    }
+    for (const [name, source] of Object.entries<() => unknown>(sources)) void read(name, source)
+  }
+
+  function leave(viewer: Viewer) {
+    viewers.delete(viewer)
+    if (viewers.size > 0) return
+    clearInterval(timer)
+    latest.clear()
+  }
+
+  return {
+    watch(viewer) {
+      if (isClosing() || viewers.size >= viewersMax) return null
+      viewer.send(eventOf('history', `[${past.join(',')}]`))
+      for (const [name, json] of latest) viewer.send(eventOf(name, json))
+      viewers.add(viewer)
+      if (viewers.size === 1) {
+        timer = setInterval(tick, everyMs)
+        tick()
+      }
+      return () => leave(viewer)
+    },
+  }
+}

@@ -1,0 +1,67 @@
+/**
+ * The refusals of the last hour by reason, read in pieces of five minutes. A piece that cannot grow
+ * any more is read once, so a flood of refusals is not counted again every second.
+ */
+import { type RefusalReason, refusalReasons } from '../../schemas/refusal.ts'
+import type { AuditLog } from '../stores.ts'
+
+export interface RefusalHour {
+  /** From this moment on, Unix seconds: about an hour ago, or later while older pieces are read. */
+  since: number
+  reasons: Partial<Record<RefusalReason, number>>
+}
+
+interface Piece {
+  refused: Map<string | null, number>
+  isSettled: boolean
+}
+
+const pieceS = 300
+const piecesMax = 12
+/** An entry is committed at most this long after its moment, by clocks that differ a little. */
+const settledAfterMs = 10_000
+/** Of the time, at most a fifth is spent on reading. */
+const restFactor = 4
+const sliceMs = 300
+/** More than there are reasons. */
+const reasonsMax = 100
+
+/** Returns the function that reads them. It rejects if Postgres does not answer. */
+export function createRefusalHour(audit: Pick<AuditLog, 'countRefusals'>, now: () => number = Date.now) {
+  /** By the number of the piece, counted from 1970. */
+  const pieces = new Map<number, Piece>()
+  let restUntilMs = 0
+
+  async function read(piece: number) {
+    const isSettled = now() >= (piece + 1) * pieceS * 1000 + settledAfterMs
+    const span = { since: piece * pieceS, until: (piece + 1) * pieceS, limit: reasonsMax }
+    const counts = await audit.countRefusals('reason', span)
+    pieces.set(piece, { refused: new Map(counts.map(({ value, refusals }) => [value, refusals])), isSettled })
+  }
+
+  /** Newest first. What takes long is continued the next time. */
+  async function refresh(startMs: number, newest: number) {
+    for (const piece of pieces.keys()) if (piece <= newest - piecesMax) pieces.delete(piece)
+    for (let piece = newest; piece > newest - piecesMax; piece--) {
+      if (pieces.get(piece)?.isSettled) continue
+      if (piece < newest && now() - startMs > sliceMs) break
+      await read(piece)
+    }
+    restUntilMs = now() + restFactor * (now() - startMs)
+  }
+
+  return async (): Promise<RefusalHour> => {
+    const nowMs = now()
+    const newest = Math.floor(nowMs / 1000 / pieceS)
+    if (nowMs >= restUntilMs) await refresh(nowMs, newest)
+    const reasons: RefusalHour['reasons'] = {}
+    let piece = Math.max(...pieces.keys())
+    for (; pieces.has(piece); piece--) {
+      for (const reason of refusalReasons) {
+        const refused = pieces.get(piece)!.refused.get(reason) ?? 0
+        if (refused > 0) reasons[reason] = (reasons[reason] ?? 0) + refused
+      }
+    }
+    return { since: (piece + 1) * pieceS, reasons }
+  }
+}

@@ -1,0 +1,183 @@
+/** Finds out whether a Postgres can do what the service needs, and changes nothing. */
+import { clockFinding, type Finding, withoutAddress } from '../rules/finding.ts'
+import { keysBySecret } from './hash-secrets.ts'
+import { compareSchema } from './migrate.ts'
+import { createPool, type Query } from './pool.ts'
+import type { SslSettings } from './ssl.ts'
+
+export interface ExamineOptions {
+  url: string
+  ssl: SslSettings
+  /** Identify HASH_SECRET and HASH_SECRET_PREVIOUS; null where there is none. */
+  secretId: string | null
+  previousSecretId: string | null
+}
+
+const timeoutMs = 5000
+const oldestVersion = 12
+const bySection = '"A role without DDL" in docs/operations.md'
+
+/** What the service does with each table. A test compares this with the documented grants. */
+const tables: Record<string, string[]> = {
+  schema_version: ['select'],
+  users: ['select', 'insert', 'update'],
+  api_keys: ['select', 'insert', 'update'],
+  audit_log: ['select', 'insert'],
+  key_usage: ['select', 'insert', 'update'],
+  usage_minutes: ['select', 'insert', 'update'],
+  key_usage_hours: ['select', 'insert'],
+  key_usage_days: ['select', 'insert'],
+  instances: ['select', 'insert', 'update', 'delete'],
+}
+const sequences = ['instance_fences']
+/** The only one that the service can do without. */
+const dropPartitions = 'drop_audit_partitions(integer)'
+const functions = [
+  'ensure_audit_partitions(integer)',
+  'ensure_usage_partitions(integer)',
+  'drop_usage_partitions(integer)',
+  dropPartitions,
+]
+
+export async function examinePostgres(options: ExamineOptions): Promise<Finding[]> {
+  const { url, ssl } = options
+  const findings: Finding[] = []
+  let pool: ReturnType<typeof createPool>
+  try {
+    pool = createPool({ url, ssl, purpose: 'doctor', max: 1, timeoutMs })
+  } catch (error) {
+    return [unreachable(error as Error)]
+  }
+  try {
+    findings.push(...(await pool.run(server)))
+  } catch (error) {
+    await pool.close()
+    return [unreachable(error as Error)]
+  }
+  const checks: [about: string, check: (sql: Query) => Promise<Finding>][] = [
+    ['schema', schema],
+    ['Postgres privileges', privileges],
+    ['audit partitions', partitions],
+    ['hash secret', (sql) => secrets(sql, options)],
+  ]
+  for (const [about, check] of checks) {
+    const finding = await pool.run(check).catch((error): Finding => {
+      return { about, state: 'wrong', found: reasonOf(error), advice: `Check the grants: ${bySection}.` }
+    })
+    findings.push(finding)
+    // Without its tables there is nothing more to look at.
+    if (about === 'schema' && finding.state === 'wrong') break
+  }
+  await pool.close()
+  return findings
+}
+
+const reasonOf = (error: Error) => withoutAddress(error.message.replace('Postgres (doctor): ', ''))
+
+const unreachable = (error: Error): Finding => ({
+  about: 'Postgres',
+  state: 'wrong',
+  found: reasonOf(error),
+  advice: 'Check DATABASE_URL, and that the server runs and lets this machine in.',
+})
+
+async function server(sql: Query): Promise<Finding[]> {
+  await sql`select 1`
+  const beforeMs = Date.now()
+  const [row] = await sql`
+    select extract(epoch from clock_timestamp())::float8 * 1000 as now_ms,
+      current_setting('server_version') as version, current_setting('server_version_num')::int as number,
+      current_setting('server_encoding') as encoding,
+      pg_is_in_recovery() or current_setting('default_transaction_read_only')::bool as read_only`
+  const afterMs = Date.now()
+  const { now_ms, version, number, encoding, read_only } = row!
+  const found = `version ${version}, answers in ${afterMs - beforeMs} ms`
+  const about = 'Postgres'
+  const fault =
+    (number < oldestVersion * 10_000 && [`version ${version}`, `Upgrade it to ${oldestVersion} or later.`]) ||
+    (read_only && ['takes no writes', 'Point DATABASE_URL at the primary, not at a standby.']) ||
+    (encoding !== 'UTF8' && [`encoding ${encoding}`, "Create the database with encoding 'UTF8'."])
+  const state: Finding = fault
+    ? { about, state: 'wrong', found: fault[0], advice: fault[1] }
+    : { about, state: 'ok', found }
+  return [state, clockFinding('Postgres clock', now_ms, beforeMs, afterMs)]
+}
+
+async function schema(sql: Query): Promise<Finding> {
+  const about = 'schema'
+  const { version, missing, unknown } = await compareSchema(sql)
+  if (missing > 0) {
+    const advice = 'Run "latchkey migrate" as the owner of the tables; a role that may do so also starts.'
+    return { about, state: 'wrong', found: `${missing} migrations are missing`, advice }
+  }
+  if (unknown > 0) {
+    const advice = 'Upgrade this Latchkey, too.'
+    return { about, state: 'note', found: `version ${version}, newer than this Latchkey`, advice }
+  }
+  return { about, state: 'ok', found: `version ${version}, up to date` }
+}
+
+async function privileges(sql: Query): Promise<Finding> {
+  const asked = Object.entries(tables).flatMap(([name, all]) => all.map((privilege) => ({ name, privilege })))
+  const lacking = await sql`
+    select privilege || ' on ' || name as missing
+    from json_to_recordset(${JSON.stringify(asked)}::text::json) as asked (name text, privilege text)
+    where not has_table_privilege(name, privilege)
+    union all
+    select privilege || ' on sequence ' || name from unnest(array['usage', 'select']) as privilege,
+      unnest(${`{${sequences.join()}}`}::text::text[]) as name
+    where not has_sequence_privilege(name, privilege)
+    union all
+    select 'execute on function ' || name from unnest(${`{${functions.join()}}`}::text::text[]) as name
+    where not has_function_privilege(name, 'execute')`
+  const missing = lacking.map((row) => row.missing as string)
+  const about = 'Postgres privileges'
+  if (missing.length === 0) return { about, state: 'ok', found: 'all that the service needs' }
+  const [only, ...more] = missing
+  if (more.length === 0 && only!.includes(dropPartitions)) {
+    const advice = 'Drop old partitions from a scheduler, as the owner, or grant it.'
+    return { about, state: 'note', found: `without ${only}, old refusals stay`, advice }
+  }
+  return {
+    about,
+    state: 'wrong',
+    found: `missing: ${missing.join(', ')}`,
+    advice: `Grant them: ${bySection}.`,
+  }
+}
+
+async function partitions(sql: Query): Promise<Finding> {
+  const about = 'audit partitions'
+  const [row] = await sql`
+    select count(*)::int as days
+    from pg_inherits join pg_class c on c.oid = inhrelid
+    where inhparent = 'audit_refusals'::regclass and c.relname >= to_char(now() at time zone 'UTC', '"audit_refusals_"YYYYMMDD')`
+  const { days } = row!
+  if (days > 0) return { about, state: 'ok', found: `made for ${days} days` }
+  const advice = 'Start the service or run "latchkey migrate": either makes them.'
+  return { about, state: 'wrong', found: 'none for today: no refusal can be recorded', advice }
+}
+
+async function secrets(sql: Query, { secretId, previousSecretId }: ExamineOptions): Promise<Finding> {
+  const about = 'hash secret'
+  const counts = await keysBySecret(sql)
+  const usable = [...counts.values()].reduce((sum, keys) => sum + keys, 0)
+  const under = (id: string | null) => (id === null ? 0 : (counts.get(id) ?? 0))
+  const previous = under(previousSecretId)
+  const unknown = usable - under(secretId) - previous
+  if (unknown > 0) {
+    const found = `${unknown} of ${usable} usable keys were made under another secret, and are refused`
+    const advice = 'Set HASH_SECRET (or HASH_SECRET_PREVIOUS) to the secret they were made under.'
+    return { about, state: unknown === usable ? 'wrong' : 'note', found, advice }
+  }
+  if (previous > 0) {
+    const advice = 'Keep HASH_SECRET_PREVIOUS until "latchkey keys rehash-status" shows none left.'
+    return {
+      about,
+      state: 'note',
+      found: `${previous} of ${usable} usable keys are still under the previous`,
+      advice,
+    }
+  }
+  return { about, state: 'ok', found: usable === 0 ? 'no usable keys yet' : `fits all ${usable} usable keys` }
+}

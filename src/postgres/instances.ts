@@ -1,0 +1,86 @@
+/** The instances in Postgres: each reports itself, and any of them shows all. */
+import type { InstanceStore } from '../stores.ts'
+import type { Pool, Query } from './pool.ts'
+
+export interface InstancePools {
+  instances: Pool
+  management: Pool
+}
+
+/** More than anybody runs. */
+const listedMax = 1000
+
+/** Allows for clocks that run at different rates, among them this server's. */
+const silenceMarginMs = 1000
+
+/** `outageTtlMs`: how long an instance may use old copies after its last report. */
+export function createInstanceStore(
+  { instances, management }: InstancePools,
+  { outageTtlMs }: { outageTtlMs: number },
+): InstanceStore {
+  return {
+    fences: {
+      raise: () =>
+        management.run(async (sql) => {
+          const [row] = await sql`select nextval('instance_fences')::float8 as fence`
+          return row!.fence
+        }),
+      passed: (fence) =>
+        management.run(async (sql) => {
+          const silenceS = (outageTtlMs + silenceMarginMs) / 1000
+          const [row] = await sql`
+            select not exists (
+              select from instances
+              where fence < ${fence} and seen_at > clock_timestamp() - make_interval(secs => ${silenceS}::float8)
+            ) as passed`
+          return row!.passed
+        }),
+    },
+
+    report: ({ id, version, uptimeS, counting, postgres, traffic }, fence) =>
+      instances.run(async (sql) => {
+        const [row] = await sql`
+          insert into instances (id, version, started_at, seen_at, counting, postgres, traffic, fence)
+          values (${id}, ${version}, now() - make_interval(secs => ${uptimeS}::float8), now(), ${counting},
+            ${postgres}, ${JSON.stringify(traffic)}::text::jsonb, ${fence})
+          on conflict (id) do update set
+            seen_at = excluded.seen_at, counting = excluded.counting, postgres = excluded.postgres,
+            traffic = excluded.traffic, fence = excluded.fence
+          returning (
+            -- An unused sequence has a last value too.
+            select case when is_called then last_value else 0 end::float8 from instance_fences
+          ) as latest`
+        return row!.latest
+      }),
+
+    list: (lane) =>
+      management.run(async (sql) => {
+        const rows = await sql`
+          select id, version, extract(epoch from started_at)::float8 as started_at,
+            extract(epoch from seen_at)::float8 as seen_at,
+            extract(epoch from clock_timestamp() - seen_at)::float8 as silent_s,
+            counting, postgres, traffic::text
+          from instances order by instances.started_at, id limit ${listedMax}`
+        return rows.map((row) => ({
+          id: row.id,
+          version: row.version,
+          startedAt: row.started_at,
+          seenAt: row.seen_at,
+          silentS: Math.max(row.silent_s, 0),
+          counting: row.counting,
+          postgres: row.postgres,
+          traffic: JSON.parse(row.traffic),
+        }))
+      }, lane),
+
+    remove: (id) =>
+      instances.run(async (sql) => {
+        await sql`delete from instances where id = ${id}`
+      }),
+  }
+}
+
+/** Rows of instances that have not been heard of for an hour: nothing of them can matter any more. */
+export async function dropSilentInstances(sql: Query): Promise<void> {
+  await sql`delete from instances where seen_at < now() - interval '1 hour'`
+}

@@ -1,0 +1,28 @@
+/** How a key is read from its row. */
+import type { Row } from 'postgres'
+import { idOrNone } from '../rules/id.ts'
+import type { StoredKey } from '../stores.ts'
+import type { Query } from './pool.ts'
+
+/** Whole Unix seconds as a double: a bigint would arrive as a string. */
+export const seconds = (sql: Query, column: string) => sql`floor(extract(epoch from ${sql(column)}))::float8`
+
+export const stored = (sql: Query) => sql`
+  id, user_id, name, key_prefix, rate_limit_rpm, version,
+  ${seconds(sql, 'created_at')} as created_at, ${seconds(sql, 'expires_at')} as expires_at,
+  ${seconds(sql, 'revoked_at')} as revoked_at, ${seconds(sql, 'last_used_at')} as last_used_at`
+
+export const toKey = (row: Row): StoredKey => ({
+  id: row.id,
+  userId: row.user_id,
+  name: row.name,
+  displayPrefix: row.key_prefix,
+  rateLimitRpm: row.rate_limit_rpm,
+  version: row.version,
+  createdAt: row.created_at,
+  expiresAt: row.expires_at,
+  revokedAt: row.revoked_at,
+  lastUsedAt: row.last_used_at,
+})
+
+export const safeId = (id: string) => idOrNone('apk_', id)

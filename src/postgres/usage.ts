@@ -1,0 +1,158 @@
+/**
+ * Usage of keys in Postgres, by minute, hour and day. Storing is idempotent, so that two instances
+ * may store the same minute (sql/postgres/012.do.usage.sql).
+ */
+import { type UsagePoint, type UsageStep, usageStepS } from '../../schemas/usage.ts'
+import { idOrNone } from '../rules/id.ts'
+import { stepStartS } from '../rules/usage-range.ts'
+import type { KeyCount, UsageStore } from '../stores.ts'
+import type { Pool, Query } from './pool.ts'
+
+export interface UsagePools {
+  /** For readers. */
+  management: Pool
+  /** For what is stored in the background: slow, and never in the way of requests. */
+  usage: Pool
+}
+
+/**
+ * An instance that has claimed a minute and stored nothing of it for so long has probably been
+ * killed. Counters outlive their minute by at least 60 s, so there is time for another one.
+ */
+const claimS = 15
+/** The greatest `integer`. More in a minute can only have been written by something else. */
+const requestsMax = 2_147_483_647
+
+const tables = {
+  minute: { name: 'key_usage', finer: null },
+  hour: { name: 'key_usage_hours', finer: 'minute' },
+  day: { name: 'key_usage_days', finer: 'hour' },
+} as const
+
+export function createUsageStore({ management, usage }: UsagePools): UsageStore {
+  return {
+    read: (keyId, { step, sinceS, untilS }, { nowS, live }, lane) =>
+      management.run(async (sql) => {
+        const asked = { sql, keyId: idOrNone('apk_', keyId), nowS, live, untilS }
+        const data = await sql<UsagePoint[]>`
+          select extract(epoch from starts_at)::float8 as start,
+            requests::float8 as requests, limited::float8 as limited
+          from (${pointsOf(asked, step, sinceS)}) as points
+          where starts_at >= to_timestamp(${sinceS}) and starts_at < to_timestamp(${untilS})
+          order by 1`
+        // This minute and the last may be stored yet.
+        const overS = stepStartS('minute', nowS) - 60
+        const incomplete = await sql`
+          select extract(epoch from date_trunc(${step}, starts_at, 'UTC'))::float8 as start
+          from usage_minutes
+          where (stored is null or stored < reported)
+            and starts_at >= to_timestamp(${sinceS}) and starts_at < to_timestamp(${Math.min(untilS, overS)})
+          group by 1 order by 1`
+        return { data: [...data], incomplete: incomplete.map(({ start }) => start) }
+      }, lane),
+
+    claim: (minute) =>
+      usage.run(async (sql) => {
+        const [row] = await sql`
+          with claimed as (
+            insert into usage_minutes (starts_at, claimed_until)
+            values (${startOf(sql, minute)}, clock_timestamp() + make_interval(secs => ${claimS}))
+            on conflict (starts_at) do update set claimed_until = excluded.claimed_until
+            where not usage_minutes.is_done and usage_minutes.claimed_until < clock_timestamp()
+            returning 1
+          )
+          select exists (select from claimed) as claimed,
+            exists (select from usage_minutes where starts_at = ${startOf(sql, minute)} and is_done) as done`
+        return row!.claimed ? 'claimed' : row!.done ? 'done' : 'taken'
+      }),
+
+    store: (minute, counts) =>
+      usage.run(async (sql) => {
+        const ids = counts.map(({ keyId }) => keyId).join(',')
+        const numbers = counts.map(({ count }) => Math.min(count, requestsMax)).join(',')
+        await sql`select store_usage(${startOf(sql, minute)}, ${ids}, ${numbers})`
+        await sql`
+          update usage_minutes set claimed_until = clock_timestamp() + make_interval(secs => ${claimS})
+          where starts_at = ${startOf(sql, minute)} and not is_done`
+      }),
+
+    finish: (minute, { whole, done }) =>
+      usage.run(async (sql) => {
+        const [row] = await sql`
+          insert into usage_minutes as known (starts_at, stored, is_done)
+          select starts_at, case when ${whole} then (
+              select coalesce(sum(requests), 0) from key_usage u where u.starts_at = minute.starts_at
+            ) end, ${done}
+          from (select ${startOf(sql, minute)} as starts_at) as minute
+          on conflict (starts_at) do update set
+            stored = excluded.stored, is_done = excluded.is_done, claimed_until = '-infinity'
+          where not known.is_done
+          returning stored::float8 as stored, reported::float8 as reported`
+        return row === undefined || (row.stored !== null && row.stored >= row.reported)
+      }),
+
+    report: (minute, requests) =>
+      usage.run(async (sql) => {
+        await sql`
+          insert into usage_minutes as known (starts_at, reported) values (${startOf(sql, minute)}, ${requests})
+          on conflict (starts_at) do update set reported = known.reported + excluded.reported`
+      }),
+
+    resume: (minute) =>
+      usage.run(async (sql) => {
+        const counts = await sql<KeyCount[]>`
+          select key_id as "keyId", requests::float8 as count from key_usage where starts_at = ${startOf(sql, minute)}`
+        const [known] = await sql`
+          with known as (select stored from usage_minutes where starts_at = ${startOf(sql, minute)})
+          update usage_minutes set stored = null where starts_at = ${startOf(sql, minute)}
+          returning (select stored is null from known) as is_cut`
+        return { counts: [...counts], isCut: known?.is_cut ?? false }
+      }),
+
+    rollUp: (nowS) =>
+      usage.run(async (sql) => {
+        const [row] = await sql`select roll_up_usage(to_timestamp(${nowS})) as rolled_up`
+        return row!.rolled_up
+      }),
+  }
+}
+
+const startOf = (sql: Query, minute: number) => sql`to_timestamp(${minute * 60}::float8)`
+
+interface Asked {
+  sql: Query
+  keyId: string
+  nowS: number
+  live: UsagePoint[]
+  untilS: number
+}
+
+/**
+ * The key's points from `fromS` on: those of the step's own table, and for the steps that may not be
+ * rolled up yet (this one and the one before) the sums of finer points. Both are there for a moment,
+ * or where only a part was stored yet; the greater is right.
+ */
+function pointsOf(asked: Asked, step: UsageStep, fromS: number): ReturnType<Query> {
+  const { sql, keyId, nowS, live, untilS } = asked
+  const { name, finer } = tables[step]
+  const lengthS = usageStepS[step]
+  const recentS = Math.max(fromS, stepStartS(step, nowS) - lengthS)
+  const recent =
+    finer === null
+      ? sql`
+        select to_timestamp(start) as starts_at, requests, limited
+        from json_to_recordset(${JSON.stringify(live)}::text::json) as live (start float8, requests float8, limited float8)`
+      : sql`
+        select date_trunc(${step}, starts_at, 'UTC'), sum(requests), sum(limited)
+        from (${pointsOf(asked, finer, recentS)}) as finer group by 1`
+  return sql`
+    select starts_at, max(requests) as requests, max(limited) as limited from (
+      select starts_at, requests, limited from ${sql(name)}
+      where key_id = ${keyId}
+        and starts_at >= to_timestamp(${fromS}::float8) and starts_at < to_timestamp(${untilS}::float8)
+        and starts_at = any (array(
+          select generate_series(to_timestamp(${fromS}::float8), to_timestamp(${untilS - lengthS}::float8), make_interval(secs => ${lengthS}))
+        ))
+      union all ${recent}
+    ) as known group by 1`
+}

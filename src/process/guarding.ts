@@ -1,0 +1,174 @@
+/**
+ * What a process needs to guard requests: it authenticates, counts, caches and audits on the stores,
+ * with what runs beside requests. The service, the plugin and the guard are built on it.
+ */
+import type { CountingMode, OutageCause, PostgresState } from '../../schemas/health.ts'
+import type { Config } from '../config.ts'
+import { createGate, type Gate } from '../guard/gate.ts'
+import { createKeyCache } from '../guard/key-cache.ts'
+import { createLastUsed, type LastUsed } from '../guard/last-used.ts'
+import { createOldCopies } from '../guard/old-copies.ts'
+import { createRefusals } from '../guard/refusals.ts'
+import { createRehashes } from '../guard/rehashes.ts'
+import { newId } from '../rules/id.ts'
+import type { InstanceReport, RefusalRecord } from '../stores.ts'
+import { createCollector } from '../usage/collector.ts'
+import { version } from '../version.ts'
+import type { OpenOptions } from '../wiring/options.ts'
+import { openStores, type Stores } from '../wiring/stores.ts'
+import { watchGauges } from './gauges.ts'
+import { createHeartbeat } from './heartbeat.ts'
+import type { Lines } from './log.ts'
+import { startMaintenance } from './maintenance.ts'
+import { createMetrics, type Metrics } from './metrics.ts'
+
+export interface Guarding extends Pick<Gate, 'verify' | 'hit'> {
+  stores: Stores
+  metrics: Metrics
+  lastUsed: LastUsed
+  /** Resolves once the refusal is committed. Rejects with a 503 if it cannot be. */
+  record(refusal: RefusalRecord): Promise<void>
+  /** This instance, as it reports itself to the others. */
+  instance(): InstanceReport
+  /** What the readiness probe says about the servers behind. */
+  health(): { redis: CountingMode; redis_cause?: OutageCause; postgres: PostgresState }
+  /** Writes what is queued, and disconnects from the servers. No request may be under way. */
+  close(): Promise<void>
+}
+
+export type GuardingOptions = Pick<
+  OpenOptions,
+  'role' | 'signal' | 'onProgress' | 'databaseWaitMs' | 'redis' | 'patience'
+>
+
+const cacheEntriesMax = 200_000
+const auditTimeoutMs = 1200
+const lookupTimeoutMs = 1000
+
+export async function openGuarding(config: Config, log: Lines, options: GuardingOptions): Promise<Guarding> {
+  const { patience = 1 } = options
+  const metrics = createMetrics()
+  // Called while the stores open too: there is no gate yet, and no cached key.
+  let invalidateCache = () => {}
+  const stores = await openStores(config, {
+    ...options,
+    onOutage(outage) {
+      if (outage !== null) return log.warn(outage, 'Redis is down: this instance counts locally')
+      log.info('counting in Redis again')
+    },
+    onOtherServer: () => invalidateCache(),
+    onBatch: (hits) => metrics.batch('counter', hits),
+    onShed: metrics.shed,
+    onRedisCall: metrics.redisCall,
+    onScanned: metrics.countersScanned,
+    onPostgresWait: metrics.postgresWait,
+    onPostgresCall: metrics.postgresCall,
+    onPublished: metrics.published,
+  })
+  const { keys, audit, counter, hasher, cachePolicy } = stores
+
+  const lastUsed = createLastUsed({
+    keys,
+    onBatch: (size) => metrics.batch('last_used', size),
+    onMode: (written, reason) =>
+      written
+        ? log.info('last uses are written again')
+        : log.warn({ reason }, 'last uses are not written; will be tried again'),
+  })
+  const rehashes = createRehashes({
+    keys,
+    secretId: hasher.secretId,
+    onBatch: (size) => metrics.batch('rehash', size),
+  })
+  const cache = createKeyCache(cacheEntriesMax)
+  const oldCopies = createOldCopies(cachePolicy.outageTtlMs)
+  const gate = createGate({
+    keys,
+    counter,
+    cache,
+    hasher,
+    ...cachePolicy,
+    oldCopies: oldCopies.allowed,
+    onUse: lastUsed.note,
+    onStaleHash: rehashes.add,
+    onLookupBatch: (size) => metrics.batch('lookups', size),
+    onShed: metrics.shed,
+    lookupTimeoutMs: lookupTimeoutMs * patience,
+  })
+  invalidateCache = gate.invalidateBefore
+  const refusals = createRefusals({
+    audit,
+    perAddressRpm: config.refusalsPerAddressRpm,
+    timeoutMs: auditTimeoutMs * patience,
+    onBatch: (size) => metrics.batch('audit', size),
+    onShed: () => metrics.shed('audit'),
+    onCommitted: metrics.auditCommitted,
+    onOverBudget: metrics.refusedOverBudget,
+  })
+  const collector = createCollector({
+    counter,
+    usage: stores.usage,
+    onIncomplete: (minute) =>
+      log.warn({ minute: new Date(minute * 60_000).toISOString() }, 'usage of this minute is incomplete'),
+    onFault: (error) =>
+      error === null
+        ? log.info('usage is stored again')
+        : log.warn({ reason: error.message }, 'usage is not stored; will be tried again'),
+  })
+  watchGauges(metrics.registry, { counter, cache, gate, collector })
+
+  const id = newId('ins_')
+  const startedMonoMs = performance.now()
+  const instance = (): InstanceReport => ({
+    id,
+    version,
+    uptimeS: (performance.now() - startedMonoMs) / 1000,
+    counting: counter.mode,
+    postgres: gate.postgresDown ? 'away' : 'ok',
+    traffic: metrics.traffic(),
+  })
+  const heartbeat = createHeartbeat({
+    instances: stores.instances,
+    oldCopies,
+    report: instance,
+    onFault: (error) =>
+      error === null
+        ? log.info('this instance reports itself again')
+        : log.warn({ reason: error.message }, 'this instance cannot report itself; will be tried again'),
+  })
+
+  const stopMaintenance = await startMaintenance(stores, log)
+  await collector.start()
+  await heartbeat.start()
+
+  return {
+    stores,
+    metrics,
+    lastUsed,
+    verify: gate.verify,
+    hit: gate.hit,
+    async record(refusal) {
+      await refusals.record(refusal)
+      metrics.refused(refusal.reason)
+    },
+    instance,
+    health() {
+      const [outage] = counter.outages
+      return {
+        redis: counter.mode,
+        ...(outage && { redis_cause: outage.cause }),
+        postgres: gate.postgresDown ? 'away' : 'ok',
+      }
+    },
+    async close() {
+      stopMaintenance()
+      await gate.drained()
+      await refusals.drained()
+      await rehashes.drained()
+      await lastUsed.close().catch(() => {})
+      await collector.close()
+      await heartbeat.close()
+      await stores.close()
+    },
+  }
+}

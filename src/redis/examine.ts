@@ -1,0 +1,145 @@
+/** Finds out whether Redis can count for the service, and leaves nothing behind. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Cluster, type Redis } from 'ioredis'
+import { clockFinding, type Finding, withoutAddress } from '../rules/finding.ts'
+import type { RedisServers } from '../rules/redis-url.ts'
+import type { Counter, Outage } from '../stores.ts'
+import { connectRedis, requireDatabase } from './connect.ts'
+import { createRedisCounter } from './counter.ts'
+import { withTimeout } from './with-timeout.ts'
+
+/** A counter tries a new server for a second before it says what is wrong. */
+const waitMs = 2500
+const answerTimeoutMs = 1000
+/** The service gives up after 100 ms. */
+const slowMs = 50
+const oldestVersion = 6
+
+const advice: Partial<Record<Outage['cause'], string>> = {
+  wrong_password: 'Check the user and the password in REDIS_URL.',
+  no_permission: 'Grant the user what "Permissions" in docs/operations.md lists.',
+  certificate: 'Check the certificate, the host names in REDIS_URL and NODE_EXTRA_CA_CERTS.',
+  tls: 'Use rediss:// for a server that speaks TLS, and redis:// for one that does not.',
+  unknown_host: 'Check the host names in REDIS_URL.',
+  read_only: 'Point REDIS_URL at the master, not at a replica.',
+  out_of_memory: 'Give Redis more memory; what Latchkey stores expires within minutes.',
+  cluster_down: 'See `redis-cli cluster info`: some slots have no master.',
+}
+
+/** Rejects only on a fault of our own. */
+export async function examineRedis(servers: RedisServers): Promise<Finding[]> {
+  const client = connectRedis(servers)
+  client.on('error', () => {})
+  // The counter finds out by itself what a server refuses.
+  const counter = createRedisCounter({ client })
+  try {
+    await requireDatabase(client)
+    await settled(counter)
+    const outages = counter.outages.map(outageFinding)
+    const nodes = client instanceof Cluster ? client.nodes('master') : [client]
+    const ready = nodes.filter(({ status }) => status === 'ready')
+    const details = await Promise.all(ready.map((node) => examineServer(node, client instanceof Cluster)))
+    if (outages.length > 0) return [...outages, ...details.flat().filter(({ state }) => state === 'wrong')]
+    return [
+      { about: 'Redis', state: 'ok', found: 'counts, and has every permission it needs' },
+      ...details.flat(),
+    ]
+  } catch (error) {
+    const found = withoutAddress((error as Error).message)
+    return [{ about: 'Redis', state: 'wrong', found, advice: 'Check REDIS_URL.' }]
+  } finally {
+    await counter.close()
+  }
+}
+
+async function settled(counter: Counter) {
+  const untilMs = performance.now() + waitMs
+  while (counter.mode !== 'shared' && counter.outages.length === 0 && performance.now() < untilMs)
+    await sleep(10)
+}
+
+const outageFinding = ({ cause, reason }: Outage): Finding => ({
+  about: 'Redis',
+  state: 'wrong',
+  found: withoutAddress(reason),
+  advice: advice[cause] ?? 'Check REDIS_URL, and that the server runs and lets this machine in.',
+})
+
+async function examineServer(node: Redis, isCluster: boolean): Promise<Finding[]> {
+  const where = isCluster ? ` ${node.options.host}:${node.options.port}` : ''
+  const ask = <T>(sent: Promise<T>) => withTimeout(sent, answerTimeoutMs)
+  try {
+    const beforeMs = Date.now()
+    const [seconds, micros] = await ask(node.time())
+    const afterMs = Date.now()
+    const serverMs = Number(seconds) * 1000 + Number(micros) / 1000
+    const rows = [clockFinding(`Redis clock${where}`, serverMs, beforeMs, afterMs)]
+    if (afterMs - beforeMs > slowMs) rows.push(slow(`Redis${where}`, afterMs - beforeMs))
+    const info = await ask(node.info()).catch(() => null)
+    rows.push(...(info === null ? [silent(`Redis settings${where}`)] : settings(where, info, isCluster)))
+    const scans = await ask(node.scan('0', 'COUNT', 1)).then(Boolean, () => false)
+    if (!scans) rows.push(noScan(`Redis${where}`))
+    return rows
+  } catch {
+    // The counter has said more.
+    return []
+  }
+}
+
+const slow = (about: string, ms: number): Finding => ({
+  about,
+  state: 'note',
+  found: `takes ${ms} ms to answer; the service gives up after 100 ms`,
+  advice: 'Put it closer to the service.',
+})
+
+const silent = (about: string): Finding => ({
+  about,
+  state: 'note',
+  found: 'not readable: the user may not run INFO',
+  advice: 'Make sure that maxmemory-policy is noeviction, or allow +info.',
+})
+
+const noScan = (about: string): Finding => ({
+  about,
+  state: 'note',
+  found: 'the user may not run SCAN: operators see only the counts of one instance, and usage is incomplete',
+  advice: 'Allow +scan.',
+})
+
+function settings(where: string, info: string, isCluster: boolean): Finding[] {
+  const member = (name: string) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? ''
+  const version = member('redis_version')
+  const policy = member('maxmemory_policy')
+  const evicts = policy !== 'noeviction' && member('maxmemory') !== '0'
+  const found: Finding[] = [
+    Number(version.split('.')[0]) < oldestVersion
+      ? {
+          about: `Redis${where}`,
+          state: 'note',
+          found: `version ${version}`,
+          advice: 'Latchkey is tested with 7.0.',
+        }
+      : { about: `Redis${where}`, state: 'ok', found: `version ${version}` },
+    evicts
+      ? {
+          about: `Redis eviction${where}`,
+          state: 'wrong',
+          found: `maxmemory-policy is ${policy}: it may forget counts and changes of keys`,
+          advice: 'Set maxmemory-policy noeviction.',
+        }
+      : {
+          about: `Redis eviction${where}`,
+          state: 'ok',
+          found: `${policy}, maxmemory ${member('maxmemory_human')}`,
+        },
+  ]
+  if (member('cluster_enabled') === '1' && !isCluster)
+    found.push({
+      about: 'Redis',
+      state: 'wrong',
+      found: 'is a node of a cluster, but REDIS_URL has only one URL',
+      advice: 'Name at least two nodes, separated by commas.',
+    })
+  return found
+}

@@ -1,0 +1,97 @@
+/** Reads counters without counting: from the servers that count, else what this instance knows. */
+import { Cluster, type Redis } from 'ioredis'
+import { type MinuteCounts, visitCounts } from '../memory/minute-counts.ts'
+import type { Counter, KeyCount, Outage } from '../stores.ts'
+import { outageOf } from './outage.ts'
+import { countIn, scanServer } from './scan-server.ts'
+import { counterKey } from './scripts.ts'
+import type { Servers } from './servers.ts'
+import type { Shard } from './shard.ts'
+import { withTimeout } from './with-timeout.ts'
+
+export interface ReadCountersOptions {
+  client: Redis | Cluster
+  servers: Servers
+  /** By server. */
+  shards: ReadonlyMap<string, Shard>
+  shardOf: (keyId: string) => Shard
+  lastCounts: MinuteCounts
+  /** How many times longer than usual to wait for Redis. */
+  patience: number
+  onScanned?: ((counters: number) => void) | undefined
+}
+
+const answerTimeoutMs = 100
+/** For one slice of a scan. */
+const sliceTimeoutMs = 1000
+const shareDefault = 0.05
+
+export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan' | 'countsOf' | 'now'> {
+  const { client, servers, shards, shardOf, lastCounts, patience, onScanned } = options
+
+  const scan: Counter['scan'] = async (minute, visit, { share = shareDefault, signal } = {}) => {
+    let scanned = 0
+    let fault: Outage | null = null
+    const unread = new Set<Shard>()
+    const settings = {
+      minute,
+      share,
+      signal,
+      timeoutMs: sliceTimeoutMs * patience,
+      readElsewhere: client instanceof Cluster ? (name: string) => client.get(name) : null,
+      visit(slice: KeyCount[]) {
+        scanned += slice.length
+        onScanned?.(slice.length)
+        return visit(slice)
+      },
+    }
+    const scanOne = async ([server, shard]: [string, Shard]) => {
+      const redis = shard.isShared ? servers.connection(server) : undefined
+      const error = redis ? await scanServer(redis, settings) : (servers.fault(server) ?? notCounting())
+      if (error === null) return
+      unread.add(shard)
+      fault ??= shard.outage ?? outageOf(error)
+    }
+    await Promise.all([...shards].map(scanOne))
+    const isLocal = unread.size > 0
+    if (isLocal) {
+      const isWanted = (keyId: string) => unread.has(shardOf(keyId))
+      scanned += await visitCounts(lastCounts.of(minute), visit, { isWanted, signal })
+    }
+    return { complete: !isLocal && !signal?.aborted, scanned, mode: isLocal ? 'local' : 'shared', fault }
+  }
+
+  /** What the server says, or if it does not count, what this instance knows. */
+  async function ask<T>(shard: Shard, command: () => Promise<T>, known: () => T) {
+    try {
+      if (!shard.isShared) throw notCounting()
+      return { value: await withTimeout(command(), answerTimeoutMs * patience), mode: 'shared' as const }
+    } catch {
+      return { value: known(), mode: 'local' as const }
+    }
+  }
+
+  return {
+    scan,
+    async countsOf(keyId, minutes) {
+      const { value, mode } = await ask(
+        shardOf(keyId),
+        async () => (await client.mget(minutes.map((minute) => counterKey(keyId, minute)))).map(countIn),
+        () => minutes.map((minute) => lastCounts.of(minute).get(keyId) ?? null),
+      )
+      return { counts: value.map((count) => count ?? 0), mode }
+    },
+    async now() {
+      const clocks = [...shards].map(async ([server, shard]) => {
+        const clock = async () => {
+          const [seconds, micros] = await servers.connection(server)!.time()
+          return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000)
+        }
+        return (await ask(shard, clock, shard.nowMs)).value
+      })
+      return Math.min(...(await Promise.all(clocks)))
+    },
+  }
+}
+
+const notCounting = () => new Error('not connected')

@@ -1,0 +1,30 @@
+/** What `latchkey doctor` finds out about one thing. Contains no credential. */
+export interface Finding {
+  about: string
+  /** note: it works, but somebody should know. */
+  state: 'ok' | 'note' | 'wrong'
+  found: string
+  /** What to do about it. */
+  advice?: string
+}
+
+/** A larger difference between two clocks is noticed by people who compare logs and responses. */
+const clockToleranceS = 2
+
+/** Compares a server's clock, read between two moments of ours; all in Unix milliseconds. */
+export function clockFinding(about: string, serverMs: number, beforeMs: number, afterMs: number): Finding {
+  const aheadS = (serverMs - (beforeMs + afterMs) / 2) / 1000
+  const found = `${Math.abs(aheadS).toFixed(1)} s ${aheadS < 0 ? 'behind' : 'ahead of'} this machine`
+  // What it took to read the clock is uncertain.
+  const isClose = Math.abs(aheadS) <= clockToleranceS + (afterMs - beforeMs) / 2000
+  if (isClose) return { about, state: 'ok', found }
+  const advice =
+    'Synchronise the clocks (NTP). Minutes follow the clock of Redis, expiry and the audit log that of Postgres.'
+  return { about, state: 'wrong', found, advice }
+}
+
+/** Node's messages for sockets have the address, where a mistyped URL may have put a password. */
+export const withoutAddress = (message: string): string => {
+  const code = /\b(E[A-Z_]{4,}|CONNECT_TIMEOUT)\b/.exec(message)?.[1]
+  return code === undefined ? message : `cannot be reached (${code})`
+}

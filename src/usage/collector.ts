@@ -1,0 +1,183 @@
+/**
+ * Stores how often each key was used: when a minute is over, one instance reads its counters and
+ * stores them. Nothing is added to a request.
+ *
+ * Every instance looks every two seconds. The one that claims the minute stores it; if it is killed,
+ * its claim ends and another one starts over, which is harmless: storing again changes nothing. Each
+ * instance also reports how many requests it has counted. Where that is more than what the counters
+ * held, requests were counted by an instance alone or lost with Redis, and the minute is incomplete.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { minuteOf } from '../rules/window.ts'
+import type { Counter, KeyCount, UsageStore } from '../stores.ts'
+
+export interface CollectorOptions {
+  counter: Pick<Counter, 'now' | 'scan' | 'takeHits' | 'restore'>
+  usage: Omit<UsageStore, 'read'>
+  /** A minute is stored, but not all of its requests. */
+  onIncomplete: (minute: number) => void
+  /** Nothing can be stored, with the reason; or, with null, it can again. */
+  onFault: (error: Error | null) => void
+}
+
+export interface Collector {
+  /** Looks every two seconds from now on. Never rejects. */
+  start(): Promise<void>
+  /** Does what is due. Never rejects. */
+  tick(): Promise<void>
+  /** Seconds by which the next minute to be stored is late. */
+  lagS(): number
+  /** Stores what there is of this minute, within 5 s. Never rejects. */
+  close(): Promise<void>
+}
+
+const tickMs = 2000
+/** The clocks of a cluster's nodes may differ that much. */
+const graceMs = 2000
+/** Counts stored with one statement: about 20 ms. */
+const storeMax = 5000
+/** Of a core of each Redis server. 100,000 counters take about half a second of it. */
+const share = 0.25
+const stopTimeoutMs = 5000
+/** Minutes whose report waits for Postgres: a day. */
+const reportsMax = 1440
+
+export function createCollector({ counter, usage, onIncomplete, onFault }: CollectorOptions): Collector {
+  /** Requests counted by this instance that are not reported yet, by minute. */
+  const reports = new Map<number, number>()
+  /** The last minute that is stored for good, as far as this instance knows. */
+  let doneThrough: number | null = null
+  /** A minute in which an earlier process counted, and its counts died with it. */
+  let cutMinute: number | null = null
+  let openMinute = 0
+  let clock = { nowMs: 0, monoMs: 0 }
+  let isFaulty = false
+  let working: Promise<void> | null = null
+  let timer: NodeJS.Timeout | undefined
+
+  async function now(): Promise<number> {
+    const nowMs = await counter.now()
+    clock = { nowMs, monoMs: performance.now() }
+    return nowMs
+  }
+
+  /** Reports what was counted before this minute, and that this minute has begun. */
+  async function report(minute: number) {
+    for (const one of [minute - 2, minute - 1]) {
+      const hits = counter.takeHits(one)
+      if (hits > 0) reports.set(one, (reports.get(one) ?? 0) + hits)
+    }
+    if (openMinute < minute) reports.set(minute, reports.get(minute) ?? 0)
+    openMinute = minute
+    for (const oldest of reports.keys()) {
+      if (reports.size <= reportsMax) break
+      reports.delete(oldest)
+    }
+    for (const [one, hits] of reports) {
+      await usage.report(one, hits)
+      reports.delete(one)
+    }
+  }
+
+  /** Resolves to whether every counter was read, while they all were there. */
+  async function storeCounts(minute: number, signal?: AbortSignal): Promise<boolean> {
+    let waiting = new Map<string, number>()
+    const flush = async () => {
+      const counts = [...waiting].map(([keyId, count]): KeyCount => ({ keyId, count }))
+      waiting = new Map()
+      if (counts.length > 0) await usage.store(minute, counts)
+    }
+    const visit = async (slice: KeyCount[]) => {
+      // A scan may visit a counter twice.
+      for (const { keyId, count } of slice) waiting.set(keyId, Math.max(count, waiting.get(keyId) ?? 0))
+      if (waiting.size >= storeMax) await flush()
+    }
+    const { complete, mode } = await counter.scan(minute, visit, { share, signal })
+    await flush()
+    return complete && mode !== 'local' && minute !== cutMinute && !isFading(minute, await now())
+  }
+
+  async function collect(minute: number) {
+    const claim = await usage.claim(minute)
+    if (claim === 'claimed') {
+      const whole = await storeCounts(minute)
+      // Another try once the claim has ended, maybe by an instance that reaches Redis.
+      if (!whole && minute !== cutMinute && !isFading(minute, clock.nowMs)) return
+      if (!(await usage.finish(minute, { whole, done: true }))) onIncomplete(minute)
+    }
+    if (claim !== 'taken') doneThrough = minute
+  }
+
+  async function work() {
+    const nowMs = await now()
+    const last = minuteOf(nowMs - graceMs) - 1
+    // Of a minute that ended over a minute ago, counters have expired already.
+    doneThrough ??= last - 1
+    const begins = openMinute < minuteOf(nowMs)
+    await report(minuteOf(nowMs))
+    for (const minute of [last - 1, last]) if (minute > doneThrough) await collect(minute)
+    while (begins && (await usage.rollUp(nowMs / 1000))) {}
+  }
+
+  function lagS() {
+    if (doneThrough === null) return 0
+    const nowS = (clock.nowMs + performance.now() - clock.monoMs) / 1000
+    return Math.max(0, nowS - (doneThrough + 2) * 60)
+  }
+
+  async function tick() {
+    working ??= work()
+      .then(
+        () => null,
+        (error: Error) => error,
+      )
+      .then((error) => {
+        working = null
+        if (error !== null ? !isFaulty : isFaulty && lagS() === 0) {
+          isFaulty = error !== null
+          onFault(error)
+        }
+      })
+    await working
+  }
+
+  /** Where counts die with their process: continues from what the last one stored. */
+  async function restore() {
+    if (counter.restore === undefined) return
+    const minute = minuteOf(await now())
+    doneThrough = minute - 1
+    const { counts, isCut } = await usage.resume(minute)
+    counter.restore(minute, counts)
+    if (isCut) cutMinute = minute
+  }
+
+  async function storeRest() {
+    await working
+    const signal = AbortSignal.timeout(stopTimeoutMs)
+    const minute = minuteOf(await now())
+    await report(minute + 1)
+    for (const one of [minute - 1, minute]) {
+      if (one <= doneThrough!) continue
+      const whole = await storeCounts(one, signal)
+      await usage.finish(one, { whole, done: false })
+    }
+  }
+
+  return {
+    async start() {
+      await restore().catch(onFault)
+      await tick()
+      timer = setInterval(tick, tickMs)
+      timer.unref()
+    },
+    tick,
+    lagS,
+    async close() {
+      clearInterval(timer)
+      await Promise.race([storeRest().catch(onFault), sleep(stopTimeoutMs, undefined, { ref: false })])
+    },
+  }
+}
+
+/** Whether counters of the minute may have expired: they outlive it by 60 s at least. */
+const isFading = (minute: number, nowMs: number) => minuteOf(nowMs) > minute + 1

@@ -1,0 +1,70 @@
+// What the audit entry of a refusal says about the request: what a trusted gateway was asked for, and whose key it may have been.
+import t from 'tap'
+import { type Ask, type Instance, makeCaller, startInstance } from '../instance.ts'
+import { useServices } from '../services/index.ts'
+
+const services = await useServices(t)
+const behindProxy = await startInstance(t, services, { TRUST_PROXY: '1' })
+const { mint } = behindProxy.service.stores.tokenFormat
+
+const entryOf = async ({ ask, service }: Instance, method: string, path: string, more: Ask) => {
+  const { body } = await ask(method, path, more)
+  const [entry] = await service.stores.audit.find(body.error.request_id)
+  return entry!
+}
+const forwarded = (headers: Record<string, string>, path = '/v1/verify', instance = behindProxy) =>
+  entryOf(instance, 'GET', path, { headers: { 'x-forwarded-for': '203.0.113.7', ...headers } })
+
+const direct = { method: 'GET', path: '/v1/verify', details: null }
+
+t.test('behind a trusted gateway the entry has the method and path that its client sent', async (t) => {
+  const uri = '/orders/7?secret=1'
+  const expected = { method: 'PATCH', path: '/orders/7', details: { via: '/v1/verify' }, ip: '203.0.113.7' }
+  t.match(await forwarded({ 'x-forwarded-method': 'PATCH', 'x-forwarded-uri': uri }), expected)
+  t.match(await forwarded({ 'x-original-method': 'PATCH', 'x-original-uri': uri }), expected)
+  const both = { 'x-original-method': 'GET', 'x-original-uri': '/forged' }
+  t.match(await forwarded({ 'x-forwarded-method': 'PATCH', 'x-forwarded-uri': uri, ...both }), expected)
+  t.match(await forwarded({ 'x-forwarded-uri': uri }), { ...expected, method: 'GET' })
+})
+
+t.test('what it says is bounded, and without keys', async (t) => {
+  const long = await forwarded({
+    'x-forwarded-method': 'A'.repeat(5000),
+    'x-forwarded-uri': `/${'a'.repeat(5000)}`,
+  })
+  t.equal(long.method, 'A'.repeat(32))
+  t.equal(long.path, `/${'a'.repeat(511)}`)
+  const key = mint()
+  const misplaced = await forwarded({ 'x-forwarded-uri': `/orders/${key}/x`, 'x-forwarded-method': key })
+  t.match(misplaced, { path: '/orders/lk_[redacted]/x', method: 'lk_[redacted]' })
+})
+
+t.test('anyone else cannot make up what the entry says', async (t) => {
+  const headers = { 'x-forwarded-method': 'PATCH', 'x-forwarded-uri': '/forged' }
+  const exposed = await startInstance(t, services)
+  const elsewhere = await startInstance(t, services, { TRUST_PROXY: '192.0.2.0/24' })
+  for (const instance of [exposed, elsewhere])
+    t.match(await forwarded(headers, '/v1/verify', instance), { ...direct, ip: '127.0.0.1' })
+  t.match(await entryOf(behindProxy, 'GET', '/v1/verify', { headers }), direct, 'no client is named')
+  const plain = await forwarded(headers, '/v1/keys')
+  t.match(
+    plain,
+    { method: 'GET', path: '/v1/keys', details: null },
+    'not on a route that a plain proxy passes on',
+  )
+})
+
+t.test('a token of our shape leaves its display prefix, and any other nothing', async (t) => {
+  const entry = (authorization: string) => forwarded({ authorization })
+  const unknown = mint()
+  const found = await entry(`Bearer ${unknown}`)
+  t.match(found, { reason: 'unknown_key', key_id: null, details: { key_prefix: unknown.slice(0, 10) } })
+  t.notMatch(JSON.stringify(found), unknown.slice(0, 11))
+  const revoked = await makeCaller(behindProxy)
+  await behindProxy.ask('DELETE', `/v1/keys/${revoked.id}`, { token: revoked.token })
+  const known = { reason: 'revoked', key_id: revoked.id, details: { key_prefix: revoked.key_prefix } }
+  t.match(await entry(`Bearer ${revoked.token}`), known)
+  const broken = unknown.slice(0, -1) + (unknown.endsWith('0') ? '1' : '0')
+  for (const other of [broken, `${unknown}x`, unknown.replace('lk_', 'sk_'), `${unknown} ${unknown}`])
+    t.match(await entry(`Bearer ${other}`), { details: null }, other)
+})

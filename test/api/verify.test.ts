@@ -1,0 +1,57 @@
+// /v1/verify as gateways call it: with the method, path and body of the request that they are asked for.
+import { METHODS } from 'node:http'
+import t from 'tap'
+import { makeCaller, startInstance } from '../instance.ts'
+import { useServices } from '../services/index.ts'
+import { expectError, expectRated } from './expect-error.ts'
+import { sendBytes, sendRaw } from './raw-http.ts'
+
+const instance = await startInstance(t, await useServices(t))
+const { id, userId, token } = await makeCaller(instance)
+const authorization = `Authorization: Bearer ${token}`
+const send = (method: string, target: string, headers: string[] = [], body?: string) =>
+  sendRaw(instance.port, method, target, [authorization, ...headers], body)
+const verified = { key_id: id, user_id: userId, rate_limit_rpm: 1_000_000, expires_at: null }
+
+t.test('every method is answered alike, and so is every path below', async (t) => {
+  const methods = METHODS.filter((method) => method !== 'CONNECT')
+  const paths = ['/orders/7?a=1&a=2', '/', '/../keys', '/%zz', '/v1/keys', '/a//b', '/%2e%2e']
+  const asked = [
+    ...methods.map((method) => [method, '/v1/verify']),
+    ...['GET', 'POST', 'PURGE'].flatMap((method) => paths.map((path) => [method, `/v1/verify${path}`])),
+  ]
+  for (const [method, path] of asked) {
+    const answer = await send(method!, path!)
+    t.equal(answer.status, 200, `${method} ${path}`)
+    expectRated(t, answer)
+    t.equal(answer.headers.get('x-key-id'), id)
+    t.equal(answer.headers.get('x-user-id'), userId)
+    if (method !== 'HEAD') t.same(answer.body, verified)
+  }
+})
+
+t.test('a body of any kind is ignored, and does not change the next request of its connection', async (t) => {
+  const types = ['application/json', 'text/plain', 'multipart/form-data; boundary=x', 'nonsense', undefined]
+  const post = `POST /v1/verify HTTP/1.1\r\nHost: x\r\n${authorization}\r\nTransfer-Encoding: chunked\r\n\r\n`
+  const next = `GET /v1/verify/next HTTP/1.1\r\nHost: x\r\n${authorization}\r\nConnection: close\r\n\r\n`
+  const { raw } = await sendBytes(instance.port, `${post}5\r\nhello\r\n0\r\n\r\n${next}`)
+  t.equal(raw.match(/HTTP\/1.1 200 OK/g)?.length, 2)
+  for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'PROPFIND']) {
+    for (const type of types) {
+      const headers = type === undefined ? [] : [`Content-Type: ${type}`]
+      for (const body of ['{"name":', 'x'.repeat(20_000), ''])
+        t.equal((await send(method, '/v1/verify/a', headers, body)).status, 200, `${method} ${type}`)
+    }
+  }
+})
+
+t.test('refusals are the same as ever', async (t) => {
+  const refused = await sendRaw(instance.port, 'POST', '/v1/verify/orders', ['Content-Type: text/plain'], 'x')
+  expectError(t, refused, 'unauthorized')
+  const limited = await makeCaller(instance, { rateLimitRpm: 1 })
+  const ask = () => instance.ask('PUT', '/v1/verify/x', { token: limited.token, body: 'x' })
+  const answers = [await ask(), await ask(), await ask()]
+  const over = answers.find(({ status }) => status === 429)!
+  expectError(t, over, 'rate_limit_exceeded')
+  expectRated(t, over)
+})

@@ -1,0 +1,31 @@
+// The API documents: whole, and clean by the rules that others check them by.
+import { createConfig, lintFromString } from '@redocly/openapi-core'
+import t from 'tap'
+import { listeners } from './documents.ts'
+
+for (const [name, { document, routes }] of Object.entries(await listeners())) {
+  t.test(`every route of the ${name} listener is described, or says that it is no operation`, async (t) => {
+    const parts = ['operationId', 'summary', 'tags', 'response'] as const
+    for (const { method, url, schema } of routes) {
+      if (method === 'HEAD' || schema?.hide) continue
+      const missing = parts.filter((part) => schema?.[part] === undefined)
+      t.same(missing, [], `${method} ${url} lacks these in its schema; pages set \`hide: true\``)
+    }
+    t.ok(Object.keys(document.paths).length >= 4)
+  })
+
+  t.test(`the ${name} document is clean by Redocly's recommended rules`, async (t) => {
+    // An operator reaches the ops listener at localhost.
+    const rules = { 'no-server-example.com': 'off' } as const
+    const config = await createConfig({ extends: ['recommended'], rules })
+    const problems = await lintFromString({
+      source: JSON.stringify(document),
+      absoluteRef: 'openapi.json',
+      config,
+    })
+    t.same(
+      problems.map(({ ruleId, message, location }) => `${ruleId}: ${message} ${location[0]?.pointer}`),
+      [],
+    )
+  })
+}

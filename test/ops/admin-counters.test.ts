@@ -1,0 +1,166 @@
+// The busiest keys as operators see them: out of Redis, with what Postgres knows of the keys.
+import t, { type Test } from 'tap'
+import { newId } from '../../src/rules/id.ts'
+import { expectError } from '../api/expect-error.ts'
+import { makeKey, makeUser, startInstance, startOps } from '../instance.ts'
+import { until } from '../process/until.ts'
+import { startPrivateRedis, startTcpProxy, useServices } from '../services/index.ts'
+import { ada, startAdmin, verify } from './admin.ts'
+
+const { instance, services, admin } = await startAdmin(t)
+const redis = services.connectRedis()
+const minuteNow = async () => Math.floor(Number((await redis.time())[0]) / 60)
+
+/** Keys of one user, with these limits. */
+async function makeKeys(on: typeof instance, ...limits: number[]) {
+  const user = await makeUser(on, 'Ada')
+  const keys = await Promise.all(
+    limits.map((rateLimitRpm) =>
+      makeKey(on, { userId: user.id, rateLimitRpm, name: `up to ${rateLimitRpm}` }),
+    ),
+  )
+  return { user, keys }
+}
+
+/** What the work returns, unless a minute ends in it. */
+async function inOneMinute<T>(work: (minute: number) => Promise<T>): Promise<T> {
+  for (;;) {
+    const minute = await minuteNow()
+    const result = await work(minute)
+    if ((await minuteNow()) === minute) return result
+  }
+}
+
+/** The answer once it is of this minute, complete, and of a scan that began after now. */
+const fresh = (path: string, asked = admin) => {
+  const sinceS = Math.ceil(Date.now() / 1000)
+  return until('the scan is complete', async () => {
+    const { body } = await asked('GET', path)
+    return body.complete && body.as_of >= sinceS && body
+  })
+}
+
+t.test('the busiest keys of the minute, with owner, limit and what was refused', async (t) => {
+  const { user, keys } = await makeKeys(instance, 5, 1000)
+  const [small, large] = keys as [(typeof keys)[0], (typeof keys)[0]]
+  const { body, minute } = await inOneMinute(async (minute) => {
+    await redis.flushdb()
+    for (const [key, hits] of [
+      [small, 7],
+      [large, 20],
+    ] as const)
+      for (let n = 0; n < hits; n++) await verify(instance, key.token)
+    return { body: await fresh('counters?sort=used'), minute }
+  })
+  const of = ({ id, name, key_prefix }: typeof small) => ({
+    ...{ id, name, key_prefix, user_id: user.id, user_name: 'Ada' },
+  })
+  t.strictSame(
+    { ...body, as_of: 0 },
+    {
+      minute: minute * 60,
+      resets_at: minute * 60 + 60,
+      as_of: 0,
+      source: 'redis',
+      complete: true,
+      scanned: 2,
+      fault: null,
+      named: true,
+      keys: [
+        { ...of(large), used: 20, limit: 1000, limited: 0 },
+        { ...of(small), used: 7, limit: 5, limited: 2 },
+      ],
+    },
+  )
+  const ids = async (query: string) =>
+    (await admin('GET', `counters?${query}`)).body.keys.map(({ id }: { id: string }) => id)
+  const byShare = await inOneMinute(async (minute) => {
+    await redis.mset({ [`rl:{${small.id}}:${minute}`]: 7, [`rl:{${large.id}}:${minute}`]: 20 })
+    await fresh('counters?sort=share')
+    return { all: await ids('sort=share'), first: await ids('sort=share&limit=1') }
+  })
+  t.strictSame(byShare, { all: [small.id, large.id], first: [small.id] })
+})
+
+t.test('the last full minute, and keys that Postgres does not know', async (t) => {
+  const { keys } = await makeKeys(instance, 1000)
+  const stranger = newId('apk_')
+  const body = await inOneMinute(async (minute) => {
+    // What the tests above counted may be in the last minute by now.
+    await redis.flushdb()
+    await redis.mset({ [`rl:{${keys[0]!.id}}:${minute - 1}`]: 3, [`rl:{${stranger}}:${minute - 1}`]: 4 })
+    return until('complete', async () => {
+      const { body } = await admin('GET', 'counters?minute=last')
+      return body.complete && body
+    })
+  })
+  t.match(body.keys, [
+    { id: stranger, used: 4, name: null, user_name: null, limit: null, limited: null },
+    { id: keys[0]!.id, used: 3, limit: 1000 },
+  ])
+})
+
+t.test('a lookup shows what a key has used in this minute and the last', async (t) => {
+  const { keys } = await makeKeys(instance, 2)
+  const { id } = keys[0]!
+  const { minute, counters } = await inOneMinute(async (minute) => {
+    await redis.mset({ [`rl:{${id}}:${minute}`]: 3, [`rl:{${id}}:${minute - 1}`]: 1 })
+    const { body } = await admin('POST', 'lookup', { query: id })
+    return { minute, counters: body.counters }
+  })
+  t.strictSame(counters, {
+    source: 'redis',
+    current: { minute: minute * 60, used: 3, limit: 2, limited: 1 },
+    last: { minute: minute * 60 - 60, used: 1, limit: 2, limited: 0 },
+  })
+})
+
+t.test('a query that makes no sense is refused by name', async (t) => {
+  const wrong = { minute: 'next', sort: 'name', limit: '101' }
+  for (const [param, value] of Object.entries(wrong))
+    expectError(t, await admin('GET', `counters?${param}=${value}`), 'invalid_parameter', param)
+})
+
+async function startAlone(t: Test, redisUrl: string) {
+  const own = await useServices(t)
+  const proxy = await startTcpProxy(t, own.databaseUrl)
+  const url = Object.assign(new URL(own.databaseUrl), { host: new URL(proxy.url).host }).href
+  const alone = await startInstance(
+    t,
+    { ...own, databaseUrl: url, redisUrl },
+    { OPS_TOKEN: `ada:${ada}` },
+    {
+      patience: 3,
+    },
+  )
+  const ops = await startOps(t, alone)
+  const ask = (method: string, path: string) => ops.ask(method, `/admin/${path}`, { token: ada })
+  return { alone, proxy, ask }
+}
+
+t.test('without Postgres there are ids and counts, without Redis what this instance knows', async (t) => {
+  const server = await startPrivateRedis(t)
+  if (!server) return
+  const { alone, proxy, ask } = await startAlone(t, server.url)
+  const { keys } = await makeKeys(alone, 5)
+  const { id, token } = keys[0]!
+  const hitsSeen = async () => {
+    await verify(alone, token)
+    const { body } = await ask('GET', 'counters?sort=share')
+    return body.keys.length === 1 && body
+  }
+  t.match(await until('Redis is read', hitsSeen), { source: 'redis', named: true, keys: [{ id }] })
+  proxy.blackHole()
+  const unnamed = await until('Postgres is down', async () => {
+    const body = await hitsSeen()
+    return body && !body.named && body
+  })
+  t.match(unnamed, { source: 'redis', keys: [{ id, name: null, limit: null }] })
+  proxy.heal()
+  await server.kill()
+  const local = await until('Redis is down', async () => {
+    const body = await hitsSeen()
+    return body && body.source === 'local' && body.named && body.fault !== null && body
+  })
+  t.match(local, { complete: false, keys: [{ id, limit: 5 }] })
+})

@@ -1,0 +1,120 @@
+// One scan of the counters for everybody who looks, and none when nobody does. Counters in memory.
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { install } from '@sinonjs/fake-timers'
+import t from 'tap'
+import { createMemoryCounter } from '../../src/memory/counter.ts'
+import { createBoard } from '../../src/ops/board.ts'
+import type { Counter, KeyCount } from '../../src/stores.ts'
+
+const clock = install({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+
+/** A board whose scans the test lets go on, over two counters of 7 and 9 in minute 100. */
+function openBoard() {
+  let nowMs = 100 * 60_000
+  const memory = createMemoryCounter({ now: () => nowMs })
+  const count = (keyId: string, hits: number) => {
+    for (let i = 0; i < hits; i++) memory.hit(keyId, () => {})
+  }
+  count('apk_1', 7)
+  count('apk_2', 9)
+  const scans: { minute: number; signal: AbortSignal; goOn: () => void }[] = []
+  let held = false
+  const scan: Counter['scan'] = async (minute, visit, options = {}) => {
+    const going = new Promise<void>((goOn) => scans.push({ minute, signal: options.signal!, goOn }))
+    if (!held) scans.at(-1)!.goOn()
+    await going
+    return memory.scan(minute, visit, options)
+  }
+  const limits: Record<string, number> = { apk_1: 10, apk_2: 90 }
+  const rank = async (counts: KeyCount[]) =>
+    counts.map(({ keyId: id, count: used }) => ({
+      ...{ id, used, name: id, displayPrefix: 'lk_1234567', userId: 'usr_1', userName: 'Ada' },
+      rateLimitRpm: limits[id]!,
+    }))
+  const board = createBoard({ counter: { ...memory, scan }, keys: { rank } })
+  return {
+    board,
+    scans,
+    count,
+    read: (which: 'current' | 'last', by: 'used' | 'share' = 'used') => board.read(which, by, 'operator:ada'),
+    hold: () => {
+      held = true
+    },
+    setMinute: (minute: number) => {
+      nowMs = minute * 60_000 + 1
+    },
+  }
+}
+
+const used = ({ keys }: { keys: { id: string; used: number }[] }) =>
+  keys.map(({ id, used }) => `${id} ${used}`)
+
+t.test('everybody who asks within a second shares a scan', async (t) => {
+  const { read, scans, count } = openBoard()
+  const views = await Promise.all([read('current'), read('current'), read('current', 'share')])
+  t.equal(scans.length, 1)
+  t.strictSame(views.map(used), [
+    ['apk_2 9', 'apk_1 7'],
+    ['apk_2 9', 'apk_1 7'],
+    ['apk_1 7', 'apk_2 9'],
+  ])
+  t.match(views[0], { minute: 100, complete: true, scanned: 2, mode: 'memory', asOfMs: 6_000_000 })
+  count('apk_1', 3)
+  clock.tick(899)
+  t.strictSame(await read('current'), views[0])
+  clock.tick(1)
+  t.strictSame(used(await read('current')), ['apk_1 10', 'apk_2 9'])
+  t.equal(scans.length, 2)
+})
+
+t.test('the last minute is scanned once when it is over, and not again', async (t) => {
+  const { read, scans, count, setMinute } = openBoard()
+  await read('current')
+  count('apk_1', 3)
+  setMinute(101)
+  t.match(await read('last'), { minute: 100, complete: true, scanned: 2, asOfMs: 6_060_001 })
+  clock.tick(30_000)
+  t.strictSame(used(await read('last')), ['apk_1 10', 'apk_2 9'])
+  t.equal(scans.length, 2)
+  t.match(await read('current'), { minute: 101, complete: true, scanned: 0, keys: [] })
+})
+
+t.test('a long scan shows what it has so far, and ends when nobody asks any more', async (t) => {
+  const { read, scans, hold } = openBoard()
+  hold()
+  const early = await read('current')
+  t.match(early, { complete: false, scanned: 0, keys: [] })
+  clock.tick(4999)
+  const [{ signal, goOn }] = scans as [(typeof scans)[number]]
+  await read('current')
+  clock.tick(4999)
+  t.equal(signal.aborted, false)
+  clock.tick(1)
+  t.equal(signal.aborted, true)
+  goOn()
+  await nextTurn()
+  clock.tick(60_000)
+  await nextTurn()
+  t.equal(scans.length, 1)
+  const later = read('current')
+  while (scans.length < 2) await nextTurn()
+  t.equal(scans[1]!.signal.aborted, false)
+  scans[1]!.goOn()
+  t.match(await later, { complete: true, scanned: 2 })
+})
+
+t.test('the scans of the two minutes follow each other', async (t) => {
+  const { read, scans, hold } = openBoard()
+  hold()
+  const views = Promise.all([read('current'), read('last')])
+  while (scans.length < 1) await nextTurn()
+  await nextTurn()
+  t.equal(scans.length, 1)
+  scans[0]!.goOn()
+  while (scans.length < 2) await nextTurn()
+  scans[1]!.goOn()
+  t.match(await views, [
+    { minute: 100, scanned: 2 },
+    { minute: 99, scanned: 0 },
+  ])
+})

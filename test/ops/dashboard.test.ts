@@ -1,0 +1,222 @@
+// The dashboard in a real browser, on real servers: what an operator sees, finds and does.
+import type { Page } from 'playwright-core'
+import t, { type Test } from 'tap'
+import { type Instance, makeKey, makeUser, startInstance, startOps } from '../instance.ts'
+import { until } from '../process/until.ts'
+import { startPrivateRedis, startTcpProxy } from '../services/index.ts'
+import { ada, startAdmin } from './admin.ts'
+import { type Browser, barriersOf, startBrowser } from './browser.ts'
+
+const { services, instance } = await startAdmin(t)
+const browser = await startBrowser(t)
+const local = await startInstance(t, services)
+const { url } = await startOps(t, local)
+
+const verify = (token: string, from: Instance = local) => from.ask('GET', '/v1/verify', { token })
+
+/** Types it into the search box, and waits for what is found. */
+async function find(page: Page, text: string) {
+  await page.getByLabel('Find a key').fill(text)
+  await page.keyboard.press('Enter')
+  await page.locator('#found').waitFor()
+  return page.locator('#found')
+}
+
+/** Skipped by name where there is no browser. */
+function test(name: string, run: (t: Test, browser: Browser) => Promise<void>) {
+  const skip = browser === null && 'there is no chromium on this machine'
+  t.test(name, { skip }, (t) => run(t, browser!))
+}
+
+async function aKey(rateLimitRpm = 1000, name = 'a key') {
+  const user = await makeUser(local, 'Ada Lovelace')
+  return { user, ...(await makeKey(local, { userId: user.id, name, rateLimitRpm })) }
+}
+
+/** Waits until the page shows it. */
+const shown = (page: Page, text: string | RegExp) => page.getByText(text).first().waitFor()
+
+test('it shows real traffic, and the bar of the busiest key is what was sent', async (t, browser) => {
+  const page = await browser.open(url)
+  await shown(page, 'Live')
+  const { token } = await aKey(8, 'checkout <img src=x onerror=alert(1)>')
+  const sentMs = performance.now()
+  for (let n = 0; n < 6; n++) await verify(token)
+  await verify('sk_1')
+  const row = page.locator('.minutes li', { hasText: 'checkout' }).first()
+  await row.getByText(/\/ 8$/).waitFor()
+  t.comment(`shown ${Math.round(performance.now() - sentMs)} ms after the first request`)
+  // The minute may end in between: then the last full one has the rest.
+  // The page forbids `eval`, which page.waitForFunction needs if it has to wait.
+  await until('all six are shown', async () => {
+    const rows = await page
+      .locator('.minutes li', { hasText: 'checkout' })
+      .locator('.numbers')
+      .allInnerTexts()
+    return rows.reduce((sum, text) => sum + Number.parseInt(text, 10), 0) === 6
+  })
+  t.equal(
+    await row.locator('.who').innerText(),
+    'checkout <img src=x onerror=alert(1)>\nAda Lovelace',
+    'as text',
+  )
+  const numbers = await row.locator('.numbers').innerText()
+  const share = await row.locator('.share').innerText()
+  const width = (await row.locator('.fill').getAttribute('style'))?.match(/[\d.]+%/)?.[0]
+  const percent = (100 * Number.parseInt(numbers, 10)) / 8
+  t.strictSame([share, width], [`${Math.round(percent)} %`, `${percent}%`])
+  await page.getByText('share of limit').click()
+  await page.locator('.minutes li').first().getByText('checkout').waitFor()
+  await shown(page, 'wrong_prefix')
+  await until('a rate is shown', async () => {
+    await verify(token)
+    return /[1-9]/.test(await page.locator('#requests .value').innerText())
+  })
+  t.strictSame(page.problems, [])
+})
+
+test('a whole key finds its key, and is in no address, storage or log line', async (t, browser) => {
+  const page = await browser.open(url)
+  const key = await aKey(42, 'nightly export')
+  await verify(key.token)
+  const found = await find(page, key.token)
+  for (const text of ['nightly export', key.id, 'Ada Lovelace', '42 a minute', 'key.created']) {
+    await found.getByText(text).first().waitFor()
+  }
+  t.equal(await page.getByLabel('Find a key').inputValue(), key.id, 'the key does not stay on the screen')
+  const kept = await page.evaluate(
+    'JSON.stringify([location.href, history.length, history.state, localStorage, sessionStorage, document.cookie])',
+  )
+  const everything = JSON.stringify([kept, page.asked, local.log])
+  t.notOk(everything.includes(key.token.slice(10)))
+  t.strictSame(await barriersOf(page), [])
+  await page.keyboard.press('Escape')
+  await page.locator('#found').waitFor({ state: 'hidden' })
+  await find(page, key.user.id).then((panel) => panel.getByText('Revoke all keys of this user').waitFor())
+  await page.getByLabel('Find a key').fill('nothing')
+  await page.keyboard.press('Enter')
+  await shown(page, /Check the spelling/)
+  t.equal(page.problems.length, 1, 'the 404')
+})
+
+test('why a request was refused is found by its request id', async (_t, browser) => {
+  const page = await browser.open(url)
+  const { token } = await aKey()
+  const refused = await verify(token.replace(/.$/, (last) => (last === '0' ? '1' : '0')))
+  const found = await find(page, refused.headers.get('x-request-id')!)
+  for (const text of ['auth.refused', 'unknown_key', 'GET /v1/verify']) await found.getByText(text).waitFor()
+  await found.getByText('Close').click()
+  await page.getByRole('button', { name: 'unknown_key' }).click()
+  await found.getByText(refused.headers.get('x-request-id')!).waitFor()
+})
+
+test('a limit is changed, a key rotated and revoked, and the next request sees it', async (t, browser) => {
+  const page = await browser.open(url)
+  const { token, id } = await aKey(5)
+  const found = await find(page, id)
+  await found.getByLabel('Requests a minute').fill('9')
+  await found.getByText('Change limit').click()
+  await found.getByText('9 a minute').waitFor()
+  t.equal((await verify(token)).headers.get('x-ratelimit-limit'), '9')
+  await found.getByText('Rotate', { exact: true }).click()
+  const successor = await page.getByLabel('The new key', { exact: true }).inputValue()
+  t.strictSame([(await verify(token)).status, (await verify(successor)).status], [401, 200])
+  await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click()
+  t.notOk((await page.content()).includes(successor), 'shown once')
+  await found.getByText('Revoke…').click()
+  t.strictSame(await barriersOf(page), [])
+  await page.getByRole('dialog').getByText('Cancel').click()
+  t.equal((await verify(successor)).status, 200)
+  await found.getByText('Revoke…').click()
+  await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click()
+  await found.locator('.state', { hasText: 'revoked' }).waitFor()
+  t.equal((await verify(successor)).status, 401)
+  t.strictSame(page.problems, [])
+})
+
+test('all keys of a user are revoked once its id is typed', async (t, browser) => {
+  const page = await browser.open(url)
+  const { token, user } = await aKey()
+  const found = await find(page, user.id)
+  await found.getByText('Revoke all keys').click()
+  const confirm = page.getByRole('dialog').getByRole('button', { name: 'Revoke all keys' })
+  t.ok(await confirm.isDisabled())
+  await page.getByRole('dialog').getByRole('textbox').fill(user.id)
+  await confirm.click()
+  await found.getByText('1 key was revoked.').waitFor()
+  t.equal((await verify(token)).status, 401)
+})
+
+test('with a token there is a login, and nothing else before it', async (t, browser) => {
+  const ops = await startOps(t, instance)
+  const page = await browser.open(ops.url)
+  t.strictSame(await barriersOf(page), [])
+  await page.getByLabel('Operator token').fill('a-guess-at-a-token')
+  await page.keyboard.press('Enter')
+  await shown(page, /token is missing or invalid/)
+  t.equal(page.problems.splice(0).length, 1, 'the 401')
+  await page.getByLabel('Operator token').fill(ada)
+  await page.keyboard.press('Enter')
+  await shown(page, 'Live')
+  await shown(page, 'Operator: ada')
+  const [session] = await page.context().cookies()
+  t.match(session, { httpOnly: true, sameSite: 'Strict', path: '/', secure: false })
+  const { token, id } = await makeKey(instance, { userId: (await makeUser(instance)).id })
+  const found = await find(page, id)
+  await found.getByText('Revoke…').click()
+  await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click()
+  await found.getByText('operator:ada').first().waitFor()
+  t.equal((await verify(token, instance)).status, 401)
+  await page.getByText('Log out').click()
+  await page.getByLabel('Operator token').waitFor()
+  t.strictSame(await page.context().cookies(), [])
+  t.strictSame(page.problems, [])
+})
+
+test('with Redis or Postgres down it says so, and shows what this instance knows', async (t, browser) => {
+  const redis = await startPrivateRedis(t)
+  if (redis === null) return
+  const network = await startTcpProxy(t, services.databaseUrl)
+  const alone = await startInstance(t, { ...services, databaseUrl: network.url, redisUrl: redis.url })
+  const ops = await startOps(t, alone)
+  const page = await browser.open(ops.url)
+  const user = await makeUser(alone)
+  const { token, id } = await makeKey(alone, { userId: user.id, name: 'steady' })
+  const send = setInterval(() => verify(token, alone).catch(() => {}), 100)
+  t.teardown(() => clearInterval(send))
+  await shown(page, 'Redis counts')
+  await page.locator('#current').getByText('steady').waitFor()
+  await redis.kill()
+  await shown(page, 'Redis is down')
+  await shown(page, /this instance only/)
+  await redis.restart()
+  await shown(page, 'Redis counts')
+  network.cut()
+  network.refuse()
+  await shown(page, 'Postgres is down')
+  await page.locator('#current').getByText(id).waitFor()
+  await network.heal()
+  await page.locator('#current').getByText('steady').waitFor()
+  await shown(page, 'Postgres answers')
+  t.strictSame(page.problems, [])
+})
+
+test('it fits a phone and the dark, and keeps nobody out', async (t, browser) => {
+  const { token } = await aKey()
+  await verify(token)
+  for (const colorScheme of ['light', 'dark'] as const) {
+    for (const viewport of [
+      { width: 1280, height: 900 },
+      { width: 360, height: 740 },
+    ]) {
+      const page = await browser.open(url, { colorScheme, viewport })
+      await page.locator('.minutes li .fill').first().waitFor({ state: 'attached' })
+      t.strictSame(await barriersOf(page), [], `${colorScheme} ${viewport.width}`)
+      const tooWide = await page.evaluate<boolean>('document.documentElement.scrollWidth > innerWidth')
+      t.notOk(tooWide, 'nothing sticks out')
+      await page.keyboard.press('Tab')
+      t.equal(await page.evaluate('document.activeElement.id'), 'query', 'the search comes first')
+      await page.context().close()
+    }
+  }
+})

@@ -1,0 +1,87 @@
+// The stream behind the dashboard: real traffic is in it within two seconds, and it ends with the instance.
+import t from 'tap'
+import { eventStream } from '../../src/ops/events.ts'
+import { expectError } from '../api/expect-error.ts'
+import { makeKey, makeUser, startOps } from '../instance.ts'
+import { until } from '../process/until.ts'
+import { ada, startAdmin } from './admin.ts'
+
+const { instance, ops } = await startAdmin(t)
+
+/** The newest value of each event. */
+// biome-ignore lint/suspicious/noExplicitAny: tests read whatever an event should hold
+type Events = Record<string, any>
+
+async function watch(): Promise<{ events: Events; leave(): void }> {
+  const leaving = new AbortController()
+  const { body } = await fetch(`${ops.url}/admin/events`, {
+    headers: { authorization: `Bearer ${ada}` },
+    signal: leaving.signal,
+  })
+  const events: Events = {}
+  const read = async () => {
+    let text = ''
+    for await (const piece of body!.pipeThrough(new TextDecoderStream())) {
+      text += piece
+      const whole = text.lastIndexOf('\n\n') + 2
+      for (const [, name, json] of text.slice(0, whole).matchAll(/^event: (.*)\ndata: (.*)$/gm))
+        events[name!] = JSON.parse(json!)
+      text = text.slice(whole)
+    }
+  }
+  read().catch(() => {})
+  return { events, leave: () => leaving.abort() }
+}
+
+t.test('an operator sees who uses how much, who is limited and why callers are refused', async (t) => {
+  const user = await makeUser(instance, 'Ada <b>')
+  const busy = await makeKey(instance, { userId: user.id, name: 'busy', rateLimitRpm: 4 })
+  const { events, leave } = await watch()
+  t.teardown(leave)
+  const verify = (token: string) => instance.ask('GET', '/v1/verify', { token })
+  for (let n = 0; n < 6; n++) await verify(busy.token)
+  await verify('sk_1')
+  const key = { id: busy.id, name: 'busy', user_id: user.id, user_name: 'Ada <b>', limit: 4 }
+  const shown = () => {
+    const { counters, last_minute: last } = events
+    return [counters, last].flatMap((view) => view?.used ?? []).filter(({ id }) => id === busy.id)
+  }
+  // A new minute may begin in between.
+  const used = () => shown().reduce((sum, { used }) => sum + used, 0)
+  await until('all requests are shown', () => used() === 6)
+  t.match(shown()[0], key)
+  await until('the refusal is shown', () => events.refusals.reasons.wrong_prefix === 1)
+  t.match(events.hello, { operator: 'ada', can_log_out: true })
+  t.match(events.counters, { complete: true, named: true, resets_at: Number })
+  t.match(events.servers, { postgres: 'ok' })
+  await until('there was traffic', async () => {
+    await verify(busy.token)
+    return events.traffic?.requests > 0 && events.traffic.p99_ms > 0
+  })
+})
+
+t.test('without a token there is no stream', async (t) => {
+  expectError(t, await ops.ask('GET', '/admin/events'), 'operator_unauthorized')
+})
+
+t.test('it ends when the instance begins to drain, which then takes no viewer', async (t) => {
+  let state: 'ready' | 'draining' = 'ready'
+  const draining = await startOps(t, instance, { state: () => state })
+  const ask = () => draining.ask('GET', '/admin/events', { token: ada })
+  const whole = ask()
+  await new Promise((resolve) => draining.ask('GET', '/healthz').then(resolve))
+  state = 'draining'
+  t.match((await whole).text, /^event: hello\n/)
+  expectError(t, await ask(), 'service_unavailable')
+})
+
+t.test('a viewer that does not read is disconnected, and one that has ended gets nothing more', async (t) => {
+  const slow = eventStream()
+  for (let n = 0; n < 300 && !slow.stream.destroyed; n++) slow.viewer.send('x'.repeat(1024))
+  t.ok(slow.stream.destroyed && slow.stream.readableLength < 300_000)
+  const ended = eventStream()
+  ended.viewer.send('a')
+  ended.viewer.end()
+  ended.viewer.send('b')
+  t.equal(String(await ended.stream.toArray()), 'a')
+})

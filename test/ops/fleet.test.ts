@@ -1,0 +1,70 @@
+// What all instances answer in a second, from two reports of each.
+import t from 'tap'
+import { createFleet } from '../../src/ops/fleet.ts'
+import { type Instance, type InstanceReport, Unavailable } from '../../src/stores.ts'
+
+const traffic = (requests: number, refused = 0) => ({
+  answers: [0, 0, requests, 0, refused, 0],
+  rateLimited: 0,
+  refused,
+  latencies: [requests, refused],
+})
+
+const instance = (id: string, seenAt: number, requests: number, refused = 0): Instance => ({
+  ...{ id, version: '1.0.0', startedAt: 0, seenAt, silentS: 0.5, counting: 'shared', postgres: 'ok' },
+  traffic: traffic(requests, refused),
+})
+
+/** Reads that find these instances, one after the other. `null`: Postgres is down. */
+async function views(...listed: (Instance[] | null)[]) {
+  let requests = 0
+  const fleet = createFleet({
+    instances: {
+      async list() {
+        const found = listed.shift()
+        if (!found) throw new Unavailable('down')
+        return found
+      },
+    },
+    own: (): InstanceReport => ({ ...instance('ins_own', 0, 0), uptimeS: 60, traffic: traffic(requests++) }),
+  })
+  const seen = []
+  for (let n = listed.length; n > 0; n--) seen.push(await fleet.read('operator:ada'))
+  return seen
+}
+
+t.test('rates are the sum over instances, each by its own two last reports', async (t) => {
+  const [first, second, same] = await views(
+    [instance('ins_1', 100, 50), instance('ins_2', 100, 7)],
+    [instance('ins_1', 101, 60, 2), instance('ins_2', 102, 27), instance('ins_3', 102, 999)],
+    [instance('ins_1', 101, 60, 2), instance('ins_2', 102, 27), instance('ins_3', 103, 1000)],
+  )
+  t.strictSame(first!.rates, { answers: [], rateLimited: 0, refused: 0, latencies: [] })
+  t.match(second, { complete: true, instances: [{ id: 'ins_1', isAlive: true }, {}, {}] })
+  t.strictSame(second!.rates, {
+    answers: [0, 0, 20, 0, 2, 0],
+    rateLimited: 0,
+    refused: 2,
+    latencies: [30, 2],
+  })
+  t.strictSame(same!.rates.answers, [0, 0, 21, 0, 2, 0])
+})
+
+t.test('a silent instance is not alive and adds nothing, nor does what happened long ago', async (t) => {
+  const silent = { ...instance('ins_1', 101, 60), silentS: 6 }
+  const [, second, later] = await views(
+    [instance('ins_1', 100, 50), instance('ins_2', 100, 7)],
+    [silent, instance('ins_2', 101, 8)],
+    [instance('ins_2', 3600, 9000)],
+  )
+  t.match(second!.instances, [{ isAlive: false }, { isAlive: true }])
+  t.equal(second!.rates.answers[2], 1)
+  t.strictSame(later!.rates.answers, [])
+})
+
+t.test('without Postgres there is this instance, whatever the clocks say', async (t) => {
+  const ahead = Date.now() / 1000 + 3600
+  const [, down, stillDown] = await views([instance('ins_own', ahead, 500)], null, null)
+  t.match(down, { complete: false, instances: [{ id: 'ins_own', isAlive: true }], rates: { answers: [] } })
+  t.ok(stillDown!.rates.answers[2]! > 0)
+})

@@ -1,0 +1,115 @@
+// What the dashboard's viewers get: one reading for all of them, and none while nobody looks.
+import FakeTimers from '@sinonjs/fake-timers'
+import t, { type Test } from 'tap'
+import { createLive, type LiveOptions, type Viewer } from '../../src/ops/live.ts'
+
+const clock = FakeTimers.install({ toFake: ['setInterval', 'clearInterval'] })
+t.teardown(() => clock.uninstall())
+
+const everyMs = 1000
+/** Lets a second pass, and what it began. */
+const second = async () => {
+  await new Promise(setImmediate)
+  clock.tick(everyMs)
+  await new Promise(setImmediate)
+}
+
+function viewer(): Viewer & { seen: Record<string, unknown[]>; ended: boolean } {
+  const seen: Record<string, unknown[]> = {}
+  return {
+    seen,
+    ended: false,
+    send(events) {
+      for (const [, name, json] of events.matchAll(/^event: (.*)\ndata: (.*)\n\n/gm))
+        seen[name!] = [...(seen[name!] ?? []), JSON.parse(json!)]
+    },
+    end() {
+      this.ended = true
+    },
+  }
+}
+
+function live(t: Test, options: Partial<LiveOptions<string>> = {}) {
+  const made = createLive({ sources: {}, history: 'n', isClosing: () => false, everyMs, ...options })
+  const watch = (who: Viewer) => {
+    const leave = made.watch(who)
+    if (leave) t.teardown(leave)
+    return leave
+  }
+  return { watch }
+}
+
+t.test('all viewers share one reading a second, and nothing is read while nobody looks', async (t) => {
+  let n = 0
+  const { watch } = live(t, { sources: { n: () => ++n, same: () => ({ a: 1 }) } })
+  await second()
+  t.equal(n, 0)
+  const [early, late] = [viewer(), viewer()]
+  const leaveEarly = watch(early)!
+  await second()
+  const leaveLate = watch(late)!
+  await second()
+  t.strictSame(
+    early.seen,
+    { history: [[]], n: [1, 2, 3], same: [{ a: 1 }] },
+    'what has not changed is not sent',
+  )
+  t.strictSame(late.seen, { history: [[1, 2]], n: [2, 3], same: [{ a: 1 }] }, 'who comes later knows as much')
+  leaveEarly()
+  await second()
+  t.strictSame([early.seen.n?.at(-1), late.seen.n?.at(-1)], [3, 4])
+  leaveLate()
+  await second()
+  t.equal(n, 4)
+  const again = viewer()
+  watch(again)
+  await second()
+  t.match(again.seen, { history: [[1, 2, 3, 4]], n: [5, 6] }, 'nothing old is shown as new')
+})
+
+t.test('a source that is stuck is not asked again, and holds up no other', async (t) => {
+  let asked = 0
+  let answer = (_value: string) => {}
+  const stuck = () => {
+    asked++
+    return new Promise<string>((resolve) => {
+      answer = resolve
+    })
+  }
+  let n = 0
+  const failing = () => {
+    throw new Error('down')
+  }
+  const { watch } = live(t, { sources: { stuck, n: () => ++n, failing } })
+  const one = viewer()
+  watch(one)
+  await second()
+  await second()
+  t.strictSame([asked, one.seen.n, one.seen.failing], [1, [1, 2, 3], [null]])
+  answer('at last')
+  await second()
+  t.strictSame([one.seen.stuck, asked], [['at last'], 2])
+})
+
+t.test('viewers, and what is kept for them, are bounded; all end when this instance does', async (t) => {
+  let closing = false
+  let n = 0
+  const { watch } = live(t, {
+    sources: { n: () => ++n },
+    viewersMax: 2,
+    historyMax: 3,
+    isClosing: () => closing,
+  })
+  const [first, second_, third] = [viewer(), viewer(), viewer()]
+  const leave = watch(first)!
+  for (let i = 0; i < 5; i++) await second()
+  watch(second_)
+  t.strictSame(second_.seen.history, [[4, 5, 6]])
+  t.equal(watch(third), null)
+  leave()
+  watch(third)
+  closing = true
+  await second()
+  t.strictSame([first.ended, second_.ended, third.ended], [false, true, true])
+  t.equal(watch(first), null)
+})

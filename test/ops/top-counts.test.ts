@@ -1,0 +1,29 @@
+// The highest of many counts, however many there are and in whatever order they come.
+import fc from 'fast-check'
+import t from 'tap'
+import { createTopCounts } from '../../src/ops/top-counts.ts'
+
+t.test('the highest counts stay, whatever else is added and how often', async (t) => {
+  const count = fc.record({ keyId: fc.nat(60).map(String), count: fc.integer({ min: 1, max: 99 }) })
+  fc.assert(
+    fc.property(fc.array(fc.array(count)), fc.integer({ min: 1, max: 8 }), (slices, keep) => {
+      const top = createTopCounts(keep)
+      const known = new Map<string, number>()
+      for (const slice of slices) {
+        top.add(slice)
+        for (const { keyId, count } of slice) known.set(keyId, Math.max(count, known.get(keyId) ?? 0))
+      }
+      const highest = [...known.values()].sort((a, b) => b - a).slice(0, keep)
+      const kept = top.highest(keep)
+      const isRight = kept.every(({ keyId, count }) => known.get(keyId) === count)
+      return isRight && kept.map(({ count }) => count).join() === highest.join()
+    }),
+  )
+  t.equal(createTopCounts(5).highest(5).length, 0)
+})
+
+t.test('it remembers no more than twice as many', async (t) => {
+  const top = createTopCounts(10)
+  for (let i = 0; i < 1000; i++) top.add([{ keyId: `apk_${i}`, count: i + 1 }])
+  t.ok(top.highest(Infinity).length <= 20)
+})

@@ -1,0 +1,173 @@
+// Usage in Postgres: what is stored, rolled up, read and dropped.
+import t from 'tap'
+import type { UsageStep } from '../../schemas/usage.ts'
+import { usageStepS } from '../../schemas/usage.ts'
+import { dropUsagePartitions } from '../../src/postgres/partitions.ts'
+import { createPool } from '../../src/postgres/pool.ts'
+import { createUsageStore } from '../../src/postgres/usage.ts'
+import { newId } from '../../src/rules/id.ts'
+import { openStores } from './open-stores.ts'
+
+const { makeUser, makeKey, sql, url } = await openStores(t)
+const pool = createPool({ url, purpose: 'test', max: 2, timeoutMs: 30_000 })
+t.teardown(() => pool.close())
+const usage = createUsageStore({ management: pool, usage: pool })
+const user = await makeUser()
+
+/** Midnight of today (UTC), in minutes: partitions are there for yesterday and the coming week. */
+const midnight = Math.floor(Date.now() / 86_400_000) * 1440
+const at = (minute: number) => minute * 60
+const read = (
+  keyId: string,
+  step: UsageStep,
+  [first, last]: [number, number],
+  { now = last, live = [] as number[] } = {},
+) =>
+  usage.read(
+    keyId,
+    { step, sinceS: at(first), untilS: at(last) },
+    { nowS: at(now), live: live.map((requests, i) => ({ start: at(now - i), requests, limited: 0 })) },
+  )
+const point = (minute: number, requests: number, limited = 0) => ({ start: at(minute), requests, limited })
+
+t.test('storing again changes nothing, a higher count replaces a lower one', async (t) => {
+  const [key, other] = [await makeKey(user.id), await makeKey(user.id)]
+  const store = (count: number) => usage.store(midnight, [{ keyId: key.id, count }])
+  await usage.store(midnight, [
+    { keyId: key.id, count: 1200 },
+    { keyId: other.id, count: 1 },
+  ])
+  const stored = () => read(key.id, 'minute', [midnight, midnight + 1])
+  t.strictSame((await stored()).data, [point(midnight, 1200, 200)], 'the limit is 1000')
+  await store(1200)
+  await store(7)
+  t.strictSame((await stored()).data, [point(midnight, 1200, 200)])
+  await sql`update api_keys set rate_limit_rpm = 100 where id = ${key.id}`
+  await store(1200)
+  t.strictSame((await stored()).data, [point(midnight, 1200, 200)], 'a later limit changes nothing either')
+  await store(1201)
+  t.strictSame((await stored()).data, [point(midnight, 1201, 1101)])
+  t.strictSame((await read(other.id, 'minute', [midnight, midnight + 1])).data, [point(midnight, 1)])
+})
+
+t.test('what is no key of ours is left out, and a count beyond any count is cut', async (t) => {
+  const key = await makeKey(user.id)
+  await usage.store(midnight, [
+    { keyId: newId('apk_'), count: 1 },
+    { keyId: "x'); drop table key_usage; --", count: 1 },
+    { keyId: key.id, count: 1e15 },
+  ])
+  t.match(await read(key.id, 'minute', [midnight, midnight + 1]), { data: [{ requests: 2_147_483_647 }] })
+  t.strictSame((await read("' or true --", 'minute', [midnight, midnight + 1])).data, [])
+})
+
+t.test('one claims a minute; another one if the first has stored nothing of it for a while', async (t) => {
+  const minute = midnight + 10
+  t.equal(await usage.claim(minute), 'claimed')
+  t.equal(await usage.claim(minute), 'taken')
+  const ago = () =>
+    sql`update usage_minutes set claimed_until = clock_timestamp() - interval '1 ms' where starts_at = to_timestamp(${at(minute)})`
+  await ago()
+  t.equal(await usage.claim(minute), 'claimed')
+  await ago()
+  await usage.store(minute, [])
+  t.equal(await usage.claim(minute), 'taken', 'storing prolongs the claim')
+  await usage.finish(minute, { whole: true, done: false })
+  t.equal(await usage.claim(minute), 'claimed', 'the minute went on')
+  await usage.finish(minute, { whole: true, done: true })
+  t.equal(await usage.claim(minute), 'done')
+})
+
+t.test('a minute is incomplete if fewer requests are stored than were reported', async (t) => {
+  const key = await makeKey(user.id)
+  const minute = midnight + 20
+  const incomplete = async () =>
+    (await read(key.id, 'minute', [minute, minute + 1], { now: minute + 2 })).incomplete
+  t.strictSame(await incomplete(), [], 'nobody has counted')
+  await usage.report(minute, 3)
+  t.strictSame(await incomplete(), [at(minute)], 'nothing is stored')
+  await usage.store(minute, [{ keyId: key.id, count: 5 }])
+  t.equal(await usage.finish(minute, { whole: false, done: false }), false)
+  t.strictSame(await incomplete(), [at(minute)], 'not every counter was read')
+  t.equal(await usage.finish(minute, { whole: true, done: true }), true)
+  t.strictSame(await incomplete(), [])
+  await usage.report(minute, 2)
+  t.strictSame(await incomplete(), [])
+  await usage.report(minute, 1)
+  t.strictSame(await incomplete(), [at(minute)], 'one request was counted that is not stored')
+  for (const step of ['hour', 'day'] as const) {
+    const start = at(minute) - (at(minute) % usageStepS[step])
+    const range = [start / 60, start / 60 + usageStepS[step] / 60] as [number, number]
+    t.strictSame((await read(key.id, step, range)).incomplete, [start], step)
+  }
+  t.strictSame(
+    (await read(key.id, 'minute', [minute, minute + 1])).incomplete,
+    [],
+    'the last minute may be stored yet',
+  )
+})
+
+t.test('hours and days are the sums of their minutes, before and after they are rolled up', async (t) => {
+  const key = await makeKey(user.id)
+  const day = midnight - 1440
+  const used: [minute: number, requests: number][] = [
+    [day, 1],
+    [day + 59, 1100],
+    [day + 60, 4],
+    [day + 1439, 8],
+    [midnight, 16],
+    [midnight + 3, 32],
+  ]
+  for (const [minute, count] of used) await usage.store(minute, [{ keyId: key.id, count }])
+  const hour = (n: number, requests: number, limited = 0) => point(day + n * 60, requests, limited)
+
+  /** As at this minute, of which 64 requests are in the counter only. */
+  const expectHistory = async (now: number, rolledUp: string) => {
+    const live = { now, live: [64] }
+    const days = await read(key.id, 'day', [day, midnight + 1440], live)
+    t.strictSame(days.data, [point(day, 1113, 100), point(midnight, 112)], `days ${rolledUp}`)
+    const recent = await read(key.id, 'hour', [midnight - 60, midnight + 60], live)
+    t.strictSame(recent.data, [hour(23, 8), hour(24, 112)], `recent hours ${rolledUp}`)
+  }
+  const rollUp = async (minute: number) => {
+    let count = 0
+    while (await usage.rollUp(at(minute))) count++
+    return count
+  }
+  t.equal(await rollUp(day + 62), 0, 'an hour that has just ended may not be stored yet')
+  t.equal(await rollUp(midnight - 1), 2)
+  await expectHistory(midnight + 4, 'of which the last hour is not rolled up')
+  t.equal(await rollUp(midnight + 4), 2, 'the last hour and the day')
+  await expectHistory(midnight + 4, 'rolled up')
+  t.equal(await rollUp(midnight + 4), 0)
+  const hours = await read(key.id, 'hour', [day, midnight + 1440])
+  t.strictSame(hours.data.slice(0, 3), [hour(0, 1101, 100), hour(1, 4), hour(23, 8)])
+})
+
+t.test(
+  'minutes are dropped by whole days, only those that are rolled up; hours live for 400 days',
+  async (t) => {
+    await sql`truncate key_usage_hours, key_usage_days`
+    const key = await makeKey(user.id)
+    const days = [500, 450, 3, 2].map((ago) => midnight - ago * 1440)
+    for (const day of days) {
+      const [row] = await sql`select to_char(to_timestamp(${at(day)}) at time zone 'UTC', 'YYYYMMDD') as name`
+      await sql`select create_day_partitions('key_usage', to_date(${row!.name}, 'YYYYMMDD'), to_date(${row!.name}, 'YYYYMMDD'))`
+      await usage.store(day, [{ keyId: key.id, count: 1 }])
+      await usage.report(day, 1)
+    }
+    t.strictSame(await pool.run((sql) => dropUsagePartitions(sql, 3)), [], 'they are not rolled up')
+    while (await usage.rollUp(at(midnight + 4))) {}
+    t.equal((await pool.run((sql) => dropUsagePartitions(sql, 2))).length, 3)
+    const starts = async (table: string) =>
+      (
+        await sql`select extract(epoch from starts_at)::float8 / 60 as minute from ${sql(table)} where starts_at < now() - interval '40 hours' order by 1`
+      ).map(({ minute }) => minute)
+    t.strictSame(await starts('key_usage'), days.slice(3))
+    t.strictSame(await starts('key_usage_hours'), days.slice(2))
+    t.strictSame(await starts('usage_minutes'), days.slice(2))
+    t.strictSame(await starts('key_usage_days'), days)
+    await t.rejects(sql`select drop_usage_partitions(0)`, { message: /at least a day/ })
+    await t.rejects(sql`select ensure_usage_partitions(32)`, { message: /at most 31 days/ })
+  },
+)

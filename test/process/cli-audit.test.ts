@@ -1,0 +1,82 @@
+// latchkey audit list --follow and audit stats, on a Postgres that goes and comes back.
+import postgres from 'postgres'
+import t from 'tap'
+import { startInstance } from '../instance.ts'
+import { startPrivatePostgres, useServices } from '../services/index.ts'
+import { externalEnv, openCommandLine, spawnLatchkey } from './latchkey.ts'
+import { until } from './until.ts'
+
+const services = await useServices(t)
+
+t.test(
+  '--follow prints each new entry once, survives a restart of Postgres, and ends on Ctrl-C',
+  async (t) => {
+    const server = await startPrivatePostgres(t)
+    const env = externalEnv({ databaseUrl: server.url, redisUrl: null })
+    const { run } = await openCommandLine(t, env)
+    const create = async (name: string) => (await run('users', 'create', '--name', name, '--json')).code
+    for (const name of ['first', 'second', 'third']) await create(name)
+
+    const follow = ['audit', 'list', '--event', 'user.created', '--limit', '2', '--follow']
+    const following = await spawnLatchkey(t, env, ...follow, '--json')
+    const names = () => following.log.map(({ details }) => (details as { name: string }).name)
+    const forPeople = await spawnLatchkey(t, env, ...follow)
+    const linesForPeople = () => forPeople.stdout.split('\n').length - 1
+    await until('both show the latest', () => names().length === 2 && linesForPeople() === 3)
+    await create('fourth')
+    await until('it shows the new one', () => names().length === 3)
+
+    const sql = postgres(server.url, { max: 1 })
+    await sql`insert into audit_log (id, occurred_at, request_id, event, details)
+    values ('aud_late', now() - interval '20 seconds', 'req_late', 'user.created', '{"name": "late"}')`
+    await sql.end()
+    await until('it shows one whose change took long to commit', () => names().includes('late'))
+
+    await server.kill()
+    await until('it says that Postgres is down', () => /Postgres.*trying again/.test(following.stderr))
+    await server.restart()
+    await until('a user is created', async () => (await create('fifth')) === 0)
+    await until('it shows the one after the restart', () => names().includes('fifth'))
+    t.strictSame(names(), ['second', 'third', 'fourth', 'late', 'fifth'], 'oldest first, each once')
+    t.match(following.stderr, /^latchkey: Postgres[^\n]*\nlatchkey: Postgres is back\n$/)
+
+    await until('the other has them too', () => linesForPeople() === 6)
+    t.match(forPeople.stdout, /^occurred +request +event.*\n.*Z +req_\w+ +user\.created/)
+    for (const one of [following, forPeople]) {
+      one.kill('SIGINT')
+      t.match(await one.ended, { code: 0, signal: null })
+    }
+  },
+)
+
+t.test('stats count refusals by reason, key and address, the most frequent first', async (t) => {
+  const databaseUrl = await services.createDatabase()
+  const { run } = await openCommandLine(t, externalEnv({ ...services, databaseUrl }))
+  const instance = await startInstance(t, { ...services, databaseUrl })
+  const refusal = { method: 'GET', path: '/', userAgent: null, userId: null, details: null }
+  const record = (times: number, reason: 'unknown_key' | 'expired', keyId: string | null, ip: string) =>
+    instance.service.stores.audit.recordRefusals(
+      Array.from({ length: times }, (_, i) => ({ ...refusal, requestId: `req_${i}`, reason, keyId, ip })),
+    )
+  await record(3, 'expired', 'apk_1', '192.0.2.1')
+  await record(2, 'unknown_key', null, '192.0.2.1')
+  await record(1, 'expired', 'apk_2', '192.0.2.2')
+
+  const answer = async (...words: string[]) =>
+    JSON.parse((await run('audit', 'stats', ...words, '--json')).stdout)
+  const all = await answer()
+  t.match(all, { refusals: 6, until: null })
+  t.strictSame(all.reasons, [
+    { value: 'expired', refusals: 4 },
+    { value: 'unknown_key', refusals: 2 },
+  ])
+  t.strictSame(all.keys, [
+    { value: 'apk_1', refusals: 3 },
+    { value: null, refusals: 2 },
+    { value: 'apk_2', refusals: 1 },
+  ])
+  t.match(await answer('--limit', '1'), { refusals: 6, addresses: [{ value: '192.0.2.1', refusals: 5 }] })
+  t.match(await answer('--since', '2d', '--until', '1d'), { refusals: 0, keys: [] })
+  const { stdout } = await run('audit', 'stats', '--since', '10m')
+  t.match(stdout, /^6 refusals since .*\n\nreason +refusals\nexpired +4\n[\s\S]*\(no known key\) +2\n/)
+})

@@ -1,0 +1,102 @@
+// latchkey top and usage: what the counters say, now and over time.
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { promisify } from 'node:util'
+import t, { type Test } from 'tap'
+import { sparkline } from '../../src/commands/usage.ts'
+import { makeCaller, startInstance } from '../instance.ts'
+import { useServices } from '../services/index.ts'
+import { builtCli } from './built.ts'
+import { type Env, externalEnv, openCommandLine, runLatchkey } from './latchkey.ts'
+import { until } from './until.ts'
+
+const services = await useServices(t)
+const env = externalEnv(services)
+const { run } = await openCommandLine(t, env)
+const answerOf = async (...words: string[]) => JSON.parse((await run(...words, '--json')).stdout)
+
+const instance = await startInstance(t, services)
+const busy = await makeCaller(instance, { rateLimitRpm: 1000 })
+const limited = await makeCaller(instance, { rateLimitRpm: 2 })
+const send = async (token: string, times: number) => {
+  for (let i = 0; i < times; i++) await instance.ask('GET', '/v1/verify', { token })
+}
+
+if (services.redisUrl === null) t.pass('counters in Redis', { skip: 'this Redis is inside the test process' })
+else {
+  t.test('top shows the busiest keys of the minute, by use or by share of the limit', async (t) => {
+    const used = async (...words: string[]) =>
+      (await answerOf('top', ...words)).keys.map((key: { id: string; used: number }) => [key.id, key.used])
+    // A minute may end in between.
+    await until('both are counted in one minute', async () => {
+      await send(busy.token, 9)
+      await send(limited.token, 3)
+      return (await used()).length === 2
+    })
+    t.strictSame(
+      (await used()).map(([id]: [string]) => id),
+      [busy.id, limited.id],
+    )
+    t.equal((await used('--sort', 'share'))[0][0], limited.id)
+    t.equal((await used('--limit', '1')).length, 1)
+    t.match((await run('top')).stdout, /^minute .* 2 keys\n\nused +limit +share.*\n\d+ +1000 +\d+ % +0 +apk_/)
+    t.match((await run('lookup', limited.id)).stdout, /^this minute +\d+ requests, \d+ over the limit$/m)
+  })
+
+  t.test('on a terminal it redraws until Ctrl-C, and leaves the screen as it was', async (t) => {
+    const words = ['-qec', `${process.execPath} ${await builtCli()} top`, '/dev/null']
+    const found = await promisify(execFile)('script', ['--version']).catch(() => null)
+    if (found === null) return void t.pass('a terminal', { skip: 'there is no script on this machine' })
+    const child = spawn('script', words, { env: { ...process.env, ...env, TERM: 'xterm' } })
+    t.teardown(() => child.kill('SIGKILL'))
+    let screen = ''
+    child.stdout.on('data', (text) => {
+      screen += text
+    })
+    await until('it has drawn twice', () => screen.split('\x1b[Hminute ').length > 2)
+    child.stdin.write('\x03')
+    const [code] = await once(child, 'close')
+    t.equal(code, 0)
+    t.ok(screen.startsWith('\x1b[?1049h') && screen.trimEnd().endsWith('\x1b[?25h\x1b[?1049l'))
+  })
+}
+
+t.test('top without Redis says what there is instead', async (t) => {
+  const { REDIS_URL: _, ...without } = env
+  t.match(await runLatchkey(t, without as Env, 'top'), { code: 1, stderr: /REDIS_URL.*\/admin\/counters/ })
+})
+
+t.test('usage shows the history of a key with a sparkline', async (t: Test) => {
+  const minute = Math.floor(Date.now() / 60_000) - 10
+  const { usage } = instance.service.stores
+  for (const [at, count] of [
+    [minute, 5],
+    [minute + 2, 10],
+  ] as const) {
+    await usage.claim(at)
+    await usage.store(at, [{ keyId: limited.id, count }])
+    await usage.finish(at, { whole: true, done: true })
+  }
+  const since = String(minute * 60)
+  const answer = await answerOf('usage', limited.id, '--since', since, '--until', String((minute + 4) * 60))
+  t.match(answer, { object: 'usage', key_id: limited.id, step: 'minute', incomplete: [] })
+  t.strictSame(answer.data, [
+    { start: minute * 60, requests: 5, limited: 3 },
+    { start: (minute + 2) * 60, requests: 10, limited: 8 },
+  ])
+  const { stdout } = await run('usage', limited.id, '--since', since, '--until', String((minute + 4) * 60))
+  t.match(
+    stdout,
+    /: 15 requests, at most 10 in one minute\n\|▄ █ \|\n\nminute +requests +limited\n.* +5 +3\n.* +10 +8\n$/,
+  )
+  t.match(await answerOf('usage', limited.id, '--step', 'day'), { step: 'day' })
+  t.match((await run('usage', 'apk_absent')).stderr, /there is no key apk_absent/)
+  t.match((await run('usage', limited.id, '--since', '300d')).stderr, /--since.*more than 1500.*--step/)
+})
+
+t.test('a sparkline is at most as wide as asked, and keeps its peaks', async (t) => {
+  t.equal(sparkline([0, 1, 4, 8], 60), ' ▁▄█')
+  t.equal(sparkline([...Array(100).fill(0), 7, ...Array(19).fill(0)], 60).length, 60)
+  t.match(sparkline([...Array(100).fill(0), 7, ...Array(19).fill(0)], 60), /^ {50}█ {9}$/)
+  t.equal(sparkline([0, 0], 60), '  ')
+})

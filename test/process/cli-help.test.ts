@@ -1,0 +1,75 @@
+// What the command line says about itself: help for every command, and completion in a real shell.
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
+import t from 'tap'
+import { leavesOf, pathOf } from '../../src/commands/command.ts'
+import { program } from '../../src/commands/program.ts'
+import { openCommandLine, runLatchkey } from './latchkey.ts'
+
+const run = promisify(execFile)
+
+t.test('every command has help with one line, an example that it understands, and --json', async (t) => {
+  const commandLine = await openCommandLine(t, {})
+  for (const leaf of leavesOf(program())) {
+    const path = pathOf(leaf)
+    const { code, stdout, stderr } = await commandLine.run(...path.split(' '), '--help')
+    t.strictSame([code, stderr], [0, ''], path)
+    t.match(stdout, /^Usage: latchkey .*\n\n\S.*/, path)
+    t.match(stdout, '--json')
+    const [, example = ''] = /Example:\n {2}latchkey (.*)\n$/.exec(stdout) ?? []
+    t.ok(example.startsWith(path), path)
+    for (const [option] of example.matchAll(/--[a-z-]+/g)) t.match(stdout.split('Example:')[0], `  ${option}`)
+  }
+  t.match((await commandLine.run('keys')).stdout, /keys rehash-status/, 'a group alone shows its commands')
+})
+
+t.test('help and completion need no configuration', async (t) => {
+  const bad = { DATABASE_URL: 'nonsense' }
+  for (const words of [['--help'], ['--version'], ['completion', 'bash']])
+    t.strictSame((await runLatchkey(t, bad, ...words)).code, 0)
+})
+
+/** Each: the words on the command line, and what the shell offers for the last one. */
+const completions: [words: string[], offered: string[]][] = [
+  [['us'], ['users', 'usage']],
+  [['users', 're'], ['revoke-keys']],
+  [['keys', 'create', '--name', 'list', '--n'], ['--name']],
+  [
+    ['audit', 'list', '--reason', 'w'],
+    ['wrong_scheme', 'wrong_prefix', 'wrong_signature', 'wrong_token'],
+  ],
+  [['audit', 'list', '--since', ''], []],
+  [
+    ['completion', ''],
+    ['bash', 'zsh', 'fish', '--json', '--help'],
+  ],
+]
+
+/** Prints what the shell itself offers, one a line. */
+const questions: Record<string, (script: string, words: string[]) => string[]> = {
+  bash: (script, words) => [
+    '-c',
+    `${script}
+    COMP_WORDS=(latchkey "$@"); COMP_CWORD=$#
+    $(complete -p latchkey | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+    printf '%s\\n' "\${COMPREPLY[@]}"`,
+    'bash',
+    ...words,
+  ],
+  fish: (script, words) => ['--no-config', '-c', `${script}\ncomplete -C "latchkey ${words.join(' ')}"`],
+}
+
+for (const [shell, ask] of Object.entries(questions)) {
+  t.test(`${shell} completes commands, options and values`, async (t) => {
+    const found = await run(shell, ['--version']).catch(() => null)
+    if (found === null) return void t.pass(shell, { skip: `there is no ${shell} on this machine` })
+    const { stdout: script } = await runLatchkey(t, {}, 'completion', shell)
+    for (const [words, offered] of completions) {
+      const { stdout } = await run(shell, ask(script, words))
+      const names = stdout.split('\n').flatMap((line) => line.split('\t')[0] || [])
+      const expected =
+        shell === 'fish' ? offered.filter((word) => !word.startsWith('--') || words.at(-1) !== '') : offered
+      t.strictSame(names.sort(), expected.sort(), words.join(' '))
+    }
+  })
+}

@@ -1,0 +1,67 @@
+// latchkey lookup: a whole key comes by stdin, and is printed nowhere.
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { text } from 'node:stream/consumers'
+import t from 'tap'
+import { useServices } from '../services/index.ts'
+import { builtCli } from './built.ts'
+import { externalEnv, openCommandLine } from './latchkey.ts'
+
+const env = externalEnv(await useServices(t))
+const { run } = await openCommandLine(t, env)
+const answerOf = async (...words: string[]) => JSON.parse((await run(...words, '--json')).stdout)
+
+const user = await answerOf('users', 'create', '--name', 'Ada', '--external-id', 'customer-17')
+const key = await answerOf('keys', 'create', '--user', user.id, '--name', 'ci')
+
+async function lookUpFromStdin(query: string, ...words: string[]) {
+  const child = spawn(process.execPath, [await builtCli(), 'lookup', '-', ...words], { env })
+  child.stdin.on('error', () => {}).end(query)
+  const [[code], stdout, stderr] = await Promise.all([
+    once(child, 'close'),
+    text(child.stdout),
+    text(child.stderr),
+  ])
+  return { code, stdout, stderr }
+}
+
+t.test('a whole key from stdin is found, and appears nowhere', async (t) => {
+  for (const query of [key.plain_key, ` ${key.plain_key}\r\nand another line`]) {
+    const { code, stdout, stderr } = await lookUpFromStdin(query)
+    t.strictSame([code, stderr], [0, ''])
+    for (const fact of [/^state +active$/m, key.id, key.key_prefix, user.id, 'customer-17'])
+      t.match(stdout, fact)
+    t.notMatch(stdout, key.plain_key)
+  }
+  t.match(JSON.parse((await lookUpFromStdin(key.plain_key, '--json')).stdout), {
+    type: 'key',
+    key: { id: key.id },
+  })
+})
+
+t.test('a whole key as an argument is found too, with a warning', async (t) => {
+  const { code, stdout, stderr } = await run('lookup', key.plain_key)
+  t.equal(code, 0)
+  t.match(stdout, key.id)
+  t.match(stderr, /history.*latchkey lookup -/)
+  t.notMatch(stdout + stderr, key.plain_key)
+})
+
+t.test('a prefix, an id, an external id and a request id are found', async (t) => {
+  const [entry] = await answerOf('audit', 'list', '--event', 'key.created')
+  for (const query of [key.key_prefix, key.id, entry.request_id]) {
+    const { code, stdout, stderr } = await run('lookup', query)
+    t.strictSame([code, stderr], [0, ''], query)
+    t.match(stdout, `${key.id}  ${key.key_prefix}…  ci`, query)
+  }
+  t.match((await run('lookup', 'customer-17')).stdout, /^what +user\nstate +active$/m)
+  t.match((await run('lookup', entry.request_id)).stdout, /audit entries\n.*\n.*key\.created/)
+})
+
+t.test('nothing, or more than there could be, is refused', async (t) => {
+  for (const query of ['', '\n', 'x'.repeat(1_000_000)]) {
+    const { code, stderr } = await lookUpFromStdin(query)
+    t.equal(code, 1)
+    t.match(stderr, 'lookup needs 1 to 1024 characters')
+  }
+})

@@ -1,0 +1,59 @@
+// latchkey keys scan: files of any size, read piece by piece, and stdin; the tokens are printed nowhere.
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import t from 'tap'
+import { tokenFormat } from '../../src/rules/token.ts'
+import { useServices } from '../services/index.ts'
+import { builtCli } from './built.ts'
+import { aFolder, externalEnv, openCommandLine, runLatchkey } from './latchkey.ts'
+
+const env = externalEnv(await useServices(t))
+const { run } = await openCommandLine(t, env)
+const answerOf = async (...words: string[]) => JSON.parse((await run(...words, '--json')).stdout)
+
+const user = await answerOf('users', 'create', '--name', 'Ada')
+const keyOf = () => answerOf('keys', 'create', '--user', user.id, '--name', 'ci')
+const keys = [await keyOf(), await keyOf(), await keyOf(), await keyOf()]
+const tokens: string[] = keys.map(({ plain_key }) => plain_key)
+/** The first two are cut by a border of two pieces, whichever power of two is their size. */
+const content = Buffer.alloc(3_000_000, 'no key, ')
+content.write(tokens[0]!, 1_048_576 - 20)
+content.write(tokens[1]!, 2_097_152 - 1)
+content.write(tokens[2]!, 0)
+content.write(tokens[3]!, content.length - tokens[3]!.length)
+const strange = tokenFormat('lk').mint()
+content.write(strange, 500_000)
+
+const states = (stdout: string) =>
+  new Map(JSON.parse(stdout)[0].keys.map(({ id, state }: { id: string; state: string }) => [id, state]))
+
+t.test('a file is scanned to its end, and so is stdin', async (t) => {
+  const file = join(await aFolder(t), 'leaky.log')
+  await writeFile(file, content)
+  const { code, stdout, stderr } = await runLatchkey(t, env, 'keys', 'scan', file, '--json')
+  t.strictSame([code, stderr], [1, 'latchkey: active keys found: 4; revoke them with --revoke\n'])
+  t.same(states(stdout), new Map(keys.map(({ id }) => [id, 'active'])))
+  t.equal(JSON.parse(stdout)[0].unknown, 1)
+
+  const child = spawn(process.execPath, [await builtCli(), 'keys', 'scan', '--revoke', '-', '--json'], {
+    env,
+  })
+  child.stdin.on('error', () => {}).end(content)
+  const [[fromStdin], found, said] = await Promise.all([
+    once(child, 'close'),
+    text(child.stdout),
+    text(child.stderr),
+  ])
+  t.strictSame([fromStdin, said], [0, ''])
+  t.same(states(found), new Map(keys.map(({ id }) => [id, 'revoked'])))
+  for (const token of [...tokens, strange]) t.notMatch(stdout + found, token)
+})
+
+t.test('a file that cannot be read is a fault', async (t) => {
+  const folder = await aFolder(t)
+  t.match(await run('keys', 'scan', join(folder, 'absent')), { code: 1, stderr: /^latchkey: ENOENT.*\n$/ })
+  t.match(await run('keys', 'scan', folder), { code: 1, stderr: /^latchkey: EISDIR.*\n$/ })
+})

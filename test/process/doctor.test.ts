@@ -1,0 +1,167 @@
+// latchkey doctor: each fault is made on real servers, found, and comes with advice.
+import { readFile } from 'node:fs/promises'
+import { Redis } from 'ioredis'
+import postgres from 'postgres'
+import t, { type Test } from 'tap'
+import { readConfig } from '../../src/config.ts'
+import { clockFinding } from '../../src/rules/finding.ts'
+import { examine } from '../../src/wiring/examine.ts'
+import { makeCaller, startInstance } from '../instance.ts'
+import { startPrivatePostgres, startPrivateRedis, useServices } from '../services/index.ts'
+import { aFolder, type Env, externalEnv, runLatchkey } from './latchkey.ts'
+
+const services = await useServices(t)
+
+/** What is not ok, as `about: found`, and that each of it has advice. */
+async function faultsOf(t: Test, env: Env, state: 'wrong' | 'note' = 'wrong'): Promise<string[]> {
+  const findings = await examine(readConfig(env))
+  for (const finding of findings) {
+    t.notMatch(JSON.stringify(finding), /hunter2/)
+    if (finding.state !== 'ok') t.ok(finding.advice, finding.found)
+  }
+  return findings.filter((one) => one.state === state).map(({ about, found }) => `${about}: ${found}`)
+}
+
+const documented = await readFile(new URL('../../docs/operations.md', import.meta.url), 'utf8')
+const grants = documented
+  .split('\n### A role without DDL\n')[1]!
+  .split(/\n##+ /)[0]!
+  .match(/^grant .*(?=;$)/gm)!
+
+t.test('Postgres', async (t) => {
+  const server = await startPrivatePostgres(t)
+  const sql = postgres(server.url, { max: 1, onnotice: () => {} })
+  t.teardown(() => sql.end({ timeout: 1 }))
+  const env = externalEnv({ databaseUrl: server.url, redisUrl: null })
+  const asService = { ...env, DATABASE_URL: server.url.replace('postgres@', 'latchkey_service:hunter2@') }
+
+  t.match(await faultsOf(t, env), [/^schema: \d+ migrations are missing$/])
+  const instance = await startInstance(t, { ...services, databaseUrl: server.url, redisUrl: null })
+  await makeCaller(instance)
+  t.strictSame(await faultsOf(t, env), [], 'nothing is wrong once it has been migrated')
+
+  const [another] = await faultsOf(t, { ...env, HASH_SECRET: 'another secret, hunter2, 32 characters' })
+  t.equal(another, 'hash secret: 1 of 1 usable keys were made under another secret, and are refused')
+  const turned = { HASH_SECRET: 'another secret, 32 characters long', HASH_SECRET_PREVIOUS: env.HASH_SECRET! }
+  t.match(await faultsOf(t, { ...env, ...turned }, 'note'), [/^hash secret: 1 of 1 .* previous/, /^Redis/])
+
+  await sql`create role latchkey_service login`
+  await sql`revoke execute on function drop_audit_partitions(integer) from public`
+  for (const grant of grants) await sql.unsafe(grant)
+  t.strictSame(await faultsOf(t, asService), [], 'the documented grants are enough')
+  for (const grant of grants.filter((one) => !one.includes(' on schema '))) {
+    const [, privileges, place] = /^grant (.*) on (.*) to/.exec(grant)!
+    for (const privilege of privileges!.split(', ')) {
+      await sql.unsafe(`revoke ${privilege} on ${place} from latchkey_service`)
+      const state = place!.includes('drop_audit_partitions') ? 'note' : 'wrong'
+      t.match(
+        (await faultsOf(t, asService, state)).join(),
+        /privileges|permission/,
+        `without ${privilege} on ${place}`,
+      )
+    }
+    await sql.unsafe(grant)
+  }
+
+  await sql`alter database postgres set default_transaction_read_only = on`
+  t.match(await faultsOf(t, env), ['Postgres: takes no writes'])
+  await sql`alter database postgres reset default_transaction_read_only`
+  await sql`insert into schema_version (version) values (999)`
+  t.match(await faultsOf(t, env, 'note'), [/^schema: version 999, newer/, /^Redis/])
+  await sql`delete from schema_version where version = 999`
+  await sql`update schema_version set md5 = 'x' where version = 2`
+  t.match(await faultsOf(t, env), [/^schema: migration 2 .* was changed/])
+  await sql`update schema_version set md5 = null where version = 2`
+  await instance.close()
+  for (const { name } of await sql`select inhrelid::regclass::text as name from pg_inherits
+    where inhparent = 'audit_refusals'::regclass`)
+    await sql.unsafe(`drop table ${name}`)
+  t.match(await faultsOf(t, env), [/^audit partitions: none for today/])
+
+  await server.freeze()
+  t.match(await faultsOf(t, env), [/^Postgres: (cannot be reached .CONNECT_TIMEOUT|no answer in 5000 ms)/])
+  await server.kill()
+  t.strictSame(await faultsOf(t, asService), ['Postgres: cannot be reached (ECONNREFUSED)'])
+})
+
+t.test('Redis', async (t) => {
+  const server = await startPrivateRedis(t)
+  if (!server) return
+  const env = externalEnv({ databaseUrl: services.databaseUrl, redisUrl: server.url })
+  await runLatchkey(t, env, 'migrate')
+  const admin = new Redis(server.url)
+  t.teardown(() => admin.disconnect())
+  const as = (user: string) => ({ ...env, REDIS_URL: server.url.replace('//', `//${user}:hunter2@`) })
+  const allow = (user: string, ...rules: string[]) =>
+    admin.call('ACL', 'SETUSER', user, 'reset', 'on', '>hunter2', ...rules)
+  const documentedCommands = documented.match(/^ {4}ACL SETUSER latchkey .*$/m)![0].match(/\+\S+/g)!
+
+  t.strictSame(await faultsOf(t, env), [])
+  await allow('service', '~rl:*', ...documentedCommands)
+  t.strictSame(await faultsOf(t, as('service')), [], 'the documented permissions are enough')
+  t.match(await faultsOf(t, as('service'), 'note'), [/^Redis settings: not readable/])
+  await allow('lacking', '~rl:*', ...documentedCommands.filter((one) => one !== '+incrby'))
+  t.match(await faultsOf(t, as('lacking')), [/^Redis: .*(permission|can't run)/])
+  await allow('blind', '~rl:*', ...documentedCommands.filter((one) => one !== '+scan'), '+info')
+  t.match(await faultsOf(t, as('blind'), 'note'), [/SCAN/])
+  t.match(await faultsOf(t, as('nobody')), [/^Redis: WRONGPASS/])
+  t.match(await faultsOf(t, { ...env, REDIS_URL: `${server.url}/99999` }), [
+    /^Redis: REDIS_URL names database 99999/,
+  ])
+
+  await admin.config('SET', 'maxmemory-policy', 'allkeys-lru')
+  t.strictSame(await faultsOf(t, env), [], 'without maxmemory nothing is evicted')
+  await admin.config('SET', 'maxmemory', '100mb')
+  t.match(await faultsOf(t, env), [/^Redis eviction: maxmemory-policy is allkeys-lru/])
+  await admin.config('SET', 'maxmemory', '0')
+  await admin.call('REPLICAOF', '127.0.0.1', '1')
+  t.match(await faultsOf(t, env), [/^Redis: READONLY/])
+  await admin.call('REPLICAOF', 'NO', 'ONE')
+  t.strictSame(await admin.keys('*'), [], 'nothing is left behind')
+
+  await server.freeze()
+  t.match(await faultsOf(t, env), [/^Redis: /])
+  await server.kill()
+  t.strictSame(await faultsOf(t, env), ['Redis: cannot be reached (ECONNREFUSED)'])
+})
+
+t.test('a clock that differs by more than 2 s is wrong', async (t) => {
+  const stateAt = (serverMs: number) => clockFinding('Redis clock', serverMs, 10_000, 10_020)
+  t.match(stateAt(11_900), { state: 'ok', found: '1.9 s ahead of this machine' })
+  t.match(stateAt(7000), { state: 'wrong', found: '3.0 s behind this machine', advice: /NTP/ })
+  t.match(stateAt(13_000), { state: 'wrong' })
+})
+
+t.test('it prints what is wrong and what to do, and exits with 1', async (t) => {
+  const env = externalEnv(services)
+  const good = await runLatchkey(t, env, 'doctor')
+  t.match(good, {
+    code: 0,
+    stderr: '',
+    stdout: /^ok +configuration +every variable is valid\nok +Postgres +version /,
+  })
+
+  const down = await runLatchkey(
+    t,
+    { ...env, DATABASE_URL: 'postgres://ada:hunter2@127.0.0.1:1/x', OPS_HOST: '0.0.0.0' },
+    'doctor',
+  )
+  t.match(down, { code: 1, stderr: /^latchkey: 2 of \d+ checks found something wrong\n$/ })
+  t.match(down.stdout, /^wrong +ops listener +open to other machines.*\n {8}Set OPS_TOKEN/m)
+  t.match(down.stdout, /^wrong +Postgres +cannot be reached \(ECONNREFUSED\)\n {8}Check DATABASE_URL/m)
+
+  const invalid = await runLatchkey(
+    t,
+    { ...env, PORT: 'hunter2', HASH_SECRET: 'hunter2' },
+    'doctor',
+    '--json',
+  )
+  t.equal(invalid.code, 1)
+  const { ok, findings } = JSON.parse(invalid.stdout)
+  t.strictSame([ok, findings.length], [false, 2])
+  for (const name of ['PORT', 'HASH_SECRET']) t.match(invalid.stdout, `${name} must be`)
+  t.notMatch(down.stdout + down.stderr + invalid.stdout + invalid.stderr, /hunter2/)
+
+  const nothing = await runLatchkey(t, { DATA_DIR: await aFolder(t) }, 'doctor')
+  t.match(nothing, { code: 1, stdout: /^wrong +Postgres +.* has no database: .*latchkey serve/m })
+})

@@ -1,0 +1,110 @@
+// An instance reports itself once a second, one report at a time, and removes itself at the end.
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { install } from '@sinonjs/fake-timers'
+import t from 'tap'
+import { createOldCopies } from '../../src/guard/old-copies.ts'
+import { createHeartbeat } from '../../src/process/heartbeat.ts'
+
+const clock = install({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+
+async function tick(ms: number) {
+  await clock.tickAsync(ms)
+  await nextTurn()
+}
+
+t.test('one report a second; a slow one delays the next, and a failure is logged once', async (t) => {
+  const calls: string[] = []
+  const faults: (string | null)[] = []
+  let answer = async () => 0
+  const heartbeat = createHeartbeat({
+    instances: {
+      report: ({ id }) => {
+        calls.push(id)
+        return answer()
+      },
+      remove: async (id) => void calls.push(`remove ${id}`),
+    },
+    oldCopies: { report: async (send) => void (await send(0)), isBehind: false },
+    report: () => ({ id: 'ins_1' }) as never,
+    onFault: (error) => faults.push(error?.message ?? null),
+  })
+  await heartbeat.start()
+  t.equal(calls.length, 1)
+  await tick(999)
+  t.equal(calls.length, 1)
+  await tick(1)
+  t.equal(calls.length, 2)
+
+  let fail = (_error: Error) => {}
+  answer = () => new Promise((_, reject) => (fail = reject))
+  await tick(60_000)
+  t.equal(calls.length, 3, 'none pile up behind a slow one')
+  answer = () => Promise.reject(new Error('down'))
+  fail(new Error('down'))
+  await tick(3000)
+  t.strictSame(faults, ['down'])
+  answer = async () => 0
+  await tick(1000)
+  t.strictSame(faults, ['down', null])
+
+  await heartbeat.close()
+  t.equal(calls.at(-1), 'remove ins_1')
+  const ended = calls.length
+  await tick(5000)
+  t.equal(calls.length, ended)
+})
+
+t.test('a fence that somebody waits for is reported at once', async (t) => {
+  const fences: number[] = []
+  let latest = 0
+  const heartbeat = createHeartbeat({
+    instances: {
+      report: async (_, fence) => {
+        fences.push(fence)
+        return latest
+      },
+      remove: async () => {},
+    },
+    oldCopies: createOldCopies(60_000),
+    report: () => ({ id: 'ins_1' }) as never,
+    onFault() {},
+  })
+  await heartbeat.start()
+  await tick(10)
+  t.strictSame(fences, [0, 0], 'the second one is the first that lets it use old copies')
+  latest = 7
+  await tick(1000)
+  await tick(10)
+  t.strictSame(fences, [0, 0, 0, 7])
+  await heartbeat.close()
+})
+
+t.test('an instance that uses no old copies reports once a second too, with the latest fence', async (t) => {
+  const fences: number[] = []
+  let latest = 3
+  const heartbeat = createHeartbeat({
+    instances: {
+      // A round trip, so that time passes during a report.
+      report: async (_, fence) => {
+        fences.push(fence)
+        await new Promise((resolve) => setTimeout(resolve, 1))
+        return latest
+      },
+      remove: async () => {},
+    },
+    oldCopies: createOldCopies(0),
+    report: () => ({ id: 'ins_1' }) as never,
+    onFault() {},
+  })
+  const started = heartbeat.start()
+  await tick(1)
+  await started
+  for (let ms = 0; ms < 2900; ms += 10) await tick(10)
+  t.strictSame(fences, [0, 3, 3, 3])
+  latest = 7
+  for (let ms = 0; ms < 1100; ms += 10) await tick(10)
+  t.strictSame(fences, [0, 3, 3, 3, 3, 7])
+  const closed = heartbeat.close()
+  await tick(1)
+  await closed
+})

@@ -1,0 +1,86 @@
+// Reading the counters of a Redis: what it costs there, what it skips, and what is left when Redis
+// is down or refuses.
+import t from 'tap'
+import { minuteOf } from '../../src/rules/window.ts'
+import type { KeyCount } from '../../src/stores.ts'
+import { hitAll, inOneMinute, newKeyIds } from '../memory/counter-suite.ts'
+import { startPrivateRedis } from '../services/index.ts'
+import { commands } from './acl.ts'
+import { countAt, observe, soonDown } from './counters.ts'
+
+const server = await startPrivateRedis(t)
+
+if (server) {
+  const redis = observe(t, server.url)
+
+  t.test('a scan uses its share of the server and no more', async (t) => {
+    const { counter, untilShared } = countAt(t, server.url)
+    await untilShared()
+    await hitAll(counter, newKeyIds(4000))
+    await redis.config('RESETSTAT')
+    const startedMs = performance.now()
+    const share = 0.01
+    await counter.scan(minuteOf(await counter.now()), () => {}, { share })
+    const tookMs = performance.now() - startedMs
+    const stats = await redis.info('commandstats')
+    const usedMs = ['scan', 'mget'].reduce((sum, name) => {
+      const [, calls, usec] = new RegExp(`cmdstat_${name}:calls=(\\d+),usec=(\\d+)`).exec(stats)!
+      t.ok(Number(calls) >= 8, `${calls} slices`)
+      return sum + Number(usec) / 1000
+    }, 0)
+    // The last slice need not wait.
+    t.ok(tookMs > (usedMs / share) * 0.7, `${tookMs} ms for ${usedMs} ms of Redis`)
+  })
+
+  t.test('a scan skips what only looks like a counter', async (t) => {
+    const { counter, untilShared } = countAt(t, server.url)
+    await untilShared()
+    const minute = minuteOf(await counter.now()) + 5
+    const [sound, text, list] = newKeyIds(3)
+    await redis.set(`rl:{${sound}}:${minute}`, 7)
+    await redis.set(`rl:{${text}}:${minute}`, 'seven')
+    await redis.rpush(`rl:{${list}}:${minute}`, '7')
+    await redis.set(`rl:{apk_a b}:${minute}`, 7)
+    await redis.set(`rl:{${text}}:${minute + 1}`, 7)
+    const seen: KeyCount[] = []
+    t.match(await counter.scan(minute, (slice) => void seen.push(...slice)), { complete: true, scanned: 1 })
+    t.strictSame(seen, [{ keyId: sound, count: 7 }])
+    t.strictSame((await counter.countsOf(list!, [minute])).counts, [0])
+  })
+
+  t.test('a user without SCAN counts, and a scan shows what the instance knows, and why', async (t) => {
+    const allowed = commands.filter((command) => command !== '+scan')
+    await redis.call('ACL', 'SETUSER', 'counting', 'on', '>secret', '~rl:*', ...allowed)
+    const { counter, outages, untilShared } = countAt(t, server.url.replace('//', '//counting:secret@'))
+    await untilShared()
+    const [own] = newKeyIds(1)
+    const counted = await inOneMinute(() => hitAll(counter, [own!, own!]))
+    const seen: KeyCount[] = []
+    const scan = await counter.scan(minuteOf(counted[0]!.turn.nowMs), (slice) => void seen.push(...slice))
+    t.match(scan, { complete: false, scanned: 1, mode: 'local', fault: { cause: 'no_permission' } })
+    t.strictSame(seen, [{ keyId: own, count: 2 }])
+    t.strictSame([counter.mode, outages], ['shared', []])
+  })
+
+  t.test('while Redis is down, an instance reads what it knows, by the clock of Redis', async (t) => {
+    let nowMs = Date.now() + 3_600_000
+    const { counter, untilShared, untilDown } = countAt(t, server.url, {
+      patience: soonDown,
+      now: () => nowMs,
+    })
+    await untilShared()
+    const [own] = newKeyIds(1)
+    const counted = await inOneMinute(() => hitAll(counter, [own!, own!]))
+    const minute = minuteOf(counted[0]!.turn.nowMs)
+    await server.freeze()
+    const halfway: KeyCount[] = []
+    const failing = counter.scan(minute, (slice) => void halfway.push(...slice))
+    await hitAll(counter, [own!])
+    await untilDown()
+    t.match(await failing, { complete: false, mode: 'local', fault: { cause: 'timeout' } })
+    t.match(await counter.countsOf(own!, [minute]), { mode: 'local' })
+    nowMs += 1000
+    t.ok(Math.abs((await counter.now()) - Date.now() - 1000) < 60_000)
+    await server.thaw()
+  })
+}

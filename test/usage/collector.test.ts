@@ -1,0 +1,212 @@
+// What is stored of each minute: every request once, whatever the instances, restarts and repeated
+// passes; and where requests are missing, the minute is marked.
+import t from 'tap'
+import { createMemoryCounter } from '../../src/memory/counter.ts'
+import { minuteOf } from '../../src/rules/window.ts'
+import { type Counter, Unavailable, type UsageStore } from '../../src/stores.ts'
+import { type Collector, type CollectorOptions, createCollector } from '../../src/usage/collector.ts'
+import { openDatabase } from '../api/database.ts'
+import { inOneMinute, resetOf } from '../api/one-minute.ts'
+import { type Answer, type Instance, makeCaller, startInstance } from '../instance.ts'
+import { hits } from '../memory/counter-suite.ts'
+import { useServices } from '../services/index.ts'
+
+const services = await useServices(t)
+const sql = openDatabase(t, services.databaseUrl)
+const instances = await Promise.all([0, 1, 2].map(() => startInstance(t, services)))
+const { usage } = instances[0]!.service.stores
+const redis = services.connectRedis()
+t.teardown(() => redis.disconnect())
+
+/** A collector that finds it that late. Its own reports and claims are those of one more instance. */
+function collectorAt(
+  nowMs: number | (() => number),
+  counter: Counter,
+  options: Partial<CollectorOptions> = {},
+): Collector & { incomplete: number[]; faults: (string | null)[] } {
+  const now = async () => (typeof nowMs === 'number' ? nowMs : nowMs())
+  const incomplete: number[] = []
+  const faults: (string | null)[] = []
+  const collector = createCollector({
+    counter: { ...counter, now },
+    usage,
+    onIncomplete: (minute) => incomplete.push(minute),
+    onFault: (error) => faults.push(error?.message ?? null),
+    ...options,
+  })
+  return { ...collector, incomplete, faults }
+}
+const counterOf = ({ service }: Instance) => service.stores.counter
+/** The collectors of the instances, three seconds after the minute. */
+const collectorsAfter = (minute: number, of = instances) =>
+  of.map((instance) => collectorAt((minute + 1) * 60_000 + 3000, counterOf(instance)))
+const tickAll = (collectors: Collector[]) => Promise.all(collectors.map((one) => one.tick()))
+
+const storedIn = async (minute: number, ids: string[]) =>
+  Object.fromEntries(
+    (
+      await sql`select key_id, requests, limited from key_usage
+        where starts_at = to_timestamp(${minute * 60}) and key_id in ${sql(ids)}`
+    ).map(({ key_id, requests, limited }) => [key_id, { requests, limited }]),
+  )
+const incompleteIn = async (minute: number) => {
+  const range = { step: 'minute', sinceS: minute * 60, untilS: minute * 60 + 60 } as const
+  const { incomplete } = await usage.read('apk_1', range, { nowS: minute * 60 + 120, live: [] })
+  return incomplete.length > 0
+}
+
+/** As if nobody had sent or stored anything yet. */
+async function forget() {
+  await redis.flushdb()
+  await sql`truncate key_usage, usage_minutes`
+  const minute = minuteOf(await counterOf(instances[0]!).now())
+  for (const instance of instances) for (const one of [minute - 1, minute]) counterOf(instance).takeHits(one)
+}
+
+const send = (instance: Instance, token: string, count: number) =>
+  Promise.all(Array.from({ length: count }, () => instance.ask('GET', '/v1/verify', { token })))
+
+t.test('every request on three instances is stored once, one of them restarted in between', async (t) => {
+  const { keys, minute, left } = await inOneMinute(async () => {
+    await forget()
+    const [restarting, first, second] = await Promise.all([
+      startInstance(t, services),
+      ...instances.slice(0, 2),
+    ])
+    const keys = [
+      await makeCaller(first!, { rateLimitRpm: 10 }),
+      await makeCaller(first!),
+      await makeCaller(first!),
+    ]
+    const answers: Answer[] = []
+    for (const { token } of keys)
+      for (const one of [restarting!, first!, second!]) answers.push(...(await send(one, token, 7)))
+    await restarting!.close()
+    const left = [await startInstance(t, services), first!, second!]
+    answers.push(...(await send(left[0]!, keys[0]!.token, 4)))
+    const minute = resetOf(answers[0]!) / 60 - 1
+    return { answers, keys, minute, left }
+  })
+  const expected = {
+    [keys[0]!.id]: { requests: 25, limited: 15 },
+    [keys[1]!.id]: { requests: 21, limited: 0 },
+    [keys[2]!.id]: { requests: 21, limited: 0 },
+  }
+  const ids = Object.keys(expected)
+  await tickAll(collectorsAfter(minute, left))
+  t.strictSame(await storedIn(minute, ids), expected)
+  // Until all have reported, what one of them found is not known to be complete.
+  await tickAll(collectorsAfter(minute, [...left, instances[2]!]))
+  t.equal(await incompleteIn(minute), false)
+
+  await sql`update usage_minutes set is_done = false where starts_at = to_timestamp(${minute * 60})`
+  await tickAll(collectorsAfter(minute, left))
+  t.strictSame(await storedIn(minute, ids), expected, 'another pass changes nothing')
+  t.equal(await incompleteIn(minute), false)
+})
+
+t.test('requests that Redis has lost are not invented: their minute is incomplete', async (t) => {
+  const [instance] = instances as [Instance]
+  const { key, minute } = await inOneMinute(async () => {
+    await forget()
+    const key = await makeCaller(instance)
+    const before = await send(instance, key.token, 5)
+    const minute = resetOf(before[0]!) / 60 - 1
+    await redis.del(`rl:{${key.id}}:${minute}`)
+    const answers = [...before, ...(await send(instance, key.token, 2))]
+    return { answers, key, minute }
+  })
+  // Another instance stores the minute before this one has reported.
+  const [first, other] = collectorsAfter(minute)
+  await other!.tick()
+  await first!.tick()
+  t.strictSame(await storedIn(minute, [key.id]), { [key.id]: { requests: 2, limited: 0 } })
+  t.equal(await incompleteIn(minute), true)
+})
+
+t.test('a minute whose counters may have expired is stored, and incomplete', async (t) => {
+  const [instance] = instances as [Instance]
+  await forget()
+  const key = await makeCaller(instance)
+  const [answer] = await send(instance, key.token, 1)
+  const minute = resetOf(answer!) / 60 - 1
+  let nowMs = minute * 60_000 + 3000
+  const late = collectorAt(() => nowMs, counterOf(instance))
+  await late.tick()
+  nowMs += 120_000
+  await late.tick()
+  t.strictSame(await storedIn(minute, [key.id]), { [key.id]: { requests: 1, limited: 0 } })
+  t.strictSame(late.incomplete, [minute])
+  t.equal(await incompleteIn(minute), true)
+})
+
+t.test('a pass that was not finished is taken over, and then complete', async (t) => {
+  const nowMs = Date.now() - 86_400_000
+  const minute = minuteOf(nowMs)
+  const callers = await Promise.all([0, 1].map(() => makeCaller(instances[0]!)))
+  const ids = callers.map(({ id }) => id)
+  const counter = createMemoryCounter({ now: () => nowMs })
+  for (const id of ids) await hits(counter, id, 3)
+  // As Redis, it outlives who reads it.
+  const { restore: _, ...shared } = counter
+  const after = (minute + 1) * 60_000 + 3000
+  const failing: UsageStore = {
+    ...usage,
+    async store(minute, counts) {
+      await usage.store(minute, counts.slice(0, 1))
+      throw new Unavailable('gone')
+    },
+  }
+  const first = collectorAt(after, shared, { usage: failing })
+  await first.tick()
+  await first.tick()
+  t.strictSame(first.faults, ['gone'], 'is said once')
+  t.equal(Object.keys(await storedIn(minute, ids)).length, 1)
+  const second = collectorAt(after, shared)
+  await second.tick()
+  t.equal(Object.keys(await storedIn(minute, ids)).length, 1, 'not while it is claimed')
+  t.equal(await incompleteIn(minute), true)
+  t.ok(second.lagS() > 1 && second.lagS() < 60, 'which shows')
+  await sql`update usage_minutes set claimed_until = '-infinity' where starts_at = to_timestamp(${minute * 60})`
+  await second.tick()
+  const expected = { requests: 3, limited: 0 }
+  t.strictSame(await storedIn(minute, ids), Object.fromEntries(ids.map((id) => [id, expected])))
+  t.equal(await incompleteIn(minute), false)
+  t.equal(second.lagS(), 0)
+  await first.tick()
+  t.strictSame(first.faults, ['gone', null])
+})
+
+t.test('counting in memory continues after a clean stop, and a killed process leaves a mark', async (t) => {
+  let nowMs = Math.floor(Date.now() / 60_000) * 60_000 - 3_600_000
+  const minute = minuteOf(nowMs)
+  const key = await makeCaller(instances[0]!)
+  const start = async () => {
+    const counter = createMemoryCounter({ now: () => nowMs })
+    const collector = collectorAt(() => nowMs, counter)
+    await collector.start()
+    t.teardown(() => collector.close())
+    return { counter, collector }
+  }
+  const first = await start()
+  await hits(first.counter, key.id, 3)
+  await first.collector.close()
+  const second = await start()
+  const [next] = await hits(second.counter, key.id, 1)
+  t.equal(next!.number, 4, 'the limit holds across the restart too')
+  await hits(second.counter, key.id, 1)
+  nowMs += 63_000
+  await second.collector.tick()
+  t.strictSame(await storedIn(minute, [key.id]), { [key.id]: { requests: 5, limited: 0 } })
+  t.equal(await incompleteIn(minute), false)
+
+  await hits(second.counter, key.id, 7)
+  // It is killed here.
+  const third = await start()
+  await hits(third.counter, key.id, 1)
+  nowMs += 60_000
+  await third.collector.tick()
+  t.strictSame(await storedIn(minute + 1, [key.id]), { [key.id]: { requests: 1, limited: 0 } })
+  t.equal(await incompleteIn(minute + 1), true)
+  t.equal(await incompleteIn(minute), false)
+})
