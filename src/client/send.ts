@@ -1,0 +1,124 @@
+/**
+ * Sends requests, and repeats those that are safe to repeat. Needs only what browsers, Node, Deno
+ * and Bun have in common: fetch, URL, AbortSignal and timers.
+ */
+import { errorOf, LatchkeyError, noResponse } from './errors.ts'
+
+export interface ClientOptions {
+  /** Where the service is, for example `https://keys.example.com`. A path is kept. */
+  baseUrl: string
+  /** For one attempt, from the first byte sent to the last one received. Default 10,000. */
+  timeoutMs?: number
+  /** Attempts after the first. Default 2. */
+  retries?: number
+  /** A longer `Retry-After` is not waited for: the call rejects at once. Default 60, a whole minute of limits. */
+  retryAfterMaxS?: number
+  /** Instead of the global `fetch`: for a proxy, an agent or a test. */
+  fetch?: (url: string, init: RequestInit) => Promise<Response>
+}
+
+export interface CallOptions {
+  /** Ends the call, also while it waits for the next attempt. It then rejects with the signal's reason. */
+  signal?: AbortSignal
+}
+
+export interface Call extends CallOptions {
+  method: 'GET' | 'POST' | 'PATCH' | 'DELETE'
+  path: string
+  query?: object | undefined
+  body?: unknown
+}
+
+export type Send = <T>(call: Call) => Promise<T>
+
+/** Spreads clients that wait for the same minute to end. */
+const jitterMaxMs = 1000
+const backoffBaseMs = 200
+/** All that can be in a header without changing its meaning. */
+const visibleAscii = /^[\x21-\x7e]+$/
+
+export function createSend(token: string, options: ClientOptions): Send {
+  const { timeoutMs = 10_000, retries = 2, retryAfterMaxS = 60 } = options
+  const fetchNow = options.fetch ?? ((url, init) => fetch(url, init))
+  const base = new URL(options.baseUrl).href.replace(/\/$/, '')
+  // The platform's own message would show the token.
+  if (!visibleAscii.test(token)) throw new TypeError('The key must be visible ASCII characters.')
+
+  return async <T>(call: Call): Promise<T> => {
+    for (let attempt = 0; ; attempt++) {
+      try {
+        return (await once(call)) as T
+      } catch (error) {
+        const waitMs =
+          attempt < retries && error instanceof LatchkeyError ? waitAfter(error, call, attempt) : null
+        if (waitMs === null) throw error
+        await sleep(waitMs, call.signal)
+      }
+    }
+  }
+
+  async function once({ method, path, query, body, signal }: Call): Promise<unknown> {
+    const timeout = AbortSignal.timeout(timeoutMs)
+    let response: Response
+    let text: string
+    try {
+      response = await fetchNow(base + path + queryOf(query), {
+        method,
+        headers: {
+          accept: 'application/json',
+          authorization: `Bearer ${token}`,
+          ...(body !== undefined && { 'content-type': 'application/json' }),
+        },
+        ...(body !== undefined && { body: JSON.stringify(body) }),
+        signal: signal === undefined ? timeout : AbortSignal.any([signal, timeout]),
+      })
+      text = await response.text()
+    } catch (cause) {
+      signal?.throwIfAborted()
+      throw noResponse(cause, timeout.aborted)
+    }
+    const parsed = parse(text)
+    if (!response.ok || typeof parsed !== 'object' || parsed === null) throw errorOf(response, parsed)
+    return parsed
+  }
+
+  /** Milliseconds until the call may be repeated; null if it must not be. */
+  function waitAfter({ status, code, retryAfterS }: LatchkeyError, { method }: Call, attempt: number) {
+    // A 429 was refused before anything was done. Otherwise, a POST may have been carried out.
+    if (status !== 429 && method === 'POST') return null
+    const isPassing =
+      status === 429 || (status >= 502 && status <= 504) || code === 'no_response' || code === 'timeout'
+    if (!isPassing || (retryAfterS ?? 0) > retryAfterMaxS) return null
+    const leastMs = retryAfterS === null ? backoffBaseMs * 2 ** attempt : retryAfterS * 1000
+    return leastMs + Math.random() * (retryAfterS === null ? leastMs : jitterMaxMs)
+  }
+}
+
+function queryOf(query: object = {}): string {
+  const words = new URLSearchParams()
+  for (const [name, value] of Object.entries(query)) if (value !== undefined) words.set(name, String(value))
+  return words.size === 0 ? '' : `?${words}`
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
+  }
+}
+
+function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const stop = () => {
+      clearTimeout(timer)
+      reject(signal!.reason)
+    }
+    const timer = setTimeout(() => {
+      signal?.removeEventListener('abort', stop)
+      resolve()
+    }, ms)
+    if (signal?.aborted) stop()
+    else signal?.addEventListener('abort', stop, { once: true })
+  })
+}

@@ -1,0 +1,148 @@
+// What the client repeats, when, and what it never repeats. The responses are made here, and the clock is set.
+import FakeTimers from '@sinonjs/fake-timers'
+import t from 'tap'
+import { type ClientOptions, createClient, type LatchkeyError } from '../../src/client/index.ts'
+
+type Reply = { status: number; retryAfter?: string; body?: string } | Error
+const key = { id: 'apk_1', name: 'a' }
+const ok: Reply = { status: 200, body: JSON.stringify(key) }
+const limited = (retryAfter: string): Reply => ({ ...envelope(429, 'rate_limit_exceeded'), retryAfter })
+const unavailable: Reply = { ...envelope(503, 'service_unavailable'), retryAfter: '1' }
+
+function envelope(status: number, code: string) {
+  const error = {
+    type: 'x',
+    code,
+    message: 'No.',
+    param: '',
+    docs_url: 'x:',
+    request_id: 'req_1',
+    suggestion: 'Wait.',
+  }
+  return { status, body: JSON.stringify({ error }) }
+}
+
+/** A client whose attempts get these replies, one after the other. */
+function clientThatGets(replies: Reply[], options: Partial<ClientOptions> = {}) {
+  const clock = FakeTimers.install({ toFake: ['setTimeout', 'clearTimeout', 'Date'] })
+  const sentAtMs: number[] = []
+  const fetch = async () => {
+    sentAtMs.push(clock.now)
+    const reply = replies[sentAtMs.length - 1]!
+    if (reply instanceof Error) throw reply
+    const headers = new Headers(reply.retryAfter === undefined ? {} : { 'retry-after': reply.retryAfter })
+    return new Response(reply.body ?? null, { status: reply.status, headers })
+  }
+  const client = createClient({ baseUrl: 'http://latchkey.test', key: 'lk_1', fetch, ...options })
+  /** Runs the call to its end, however long it waits. */
+  const outcome = async <T>(call: Promise<T>): Promise<T | LatchkeyError> => {
+    const settled = call.catch((error: LatchkeyError) => error)
+    let isSettled = false
+    void settled.then(() => {
+      isSettled = true
+    })
+    while (!isSettled) await clock.runAllAsync()
+    return settled
+  }
+  return { client, clock, sentAtMs, outcome }
+}
+
+t.test('a 429 is repeated after Retry-After and at most a second more, whatever the method', async (t) => {
+  const { client, clock, sentAtMs, outcome } = clientThatGets([limited('30'), limited('7'), ok])
+  t.same(await outcome(client.keys.create({ name: 'a' })), key)
+  clock.uninstall()
+  const [first, second, third] = sentAtMs as [number, number, number]
+  t.ok(second - first >= 30_000 && second - first <= 31_000, `${second - first} ms`)
+  t.ok(third - second >= 7000 && third - second <= 8000, `${third - second} ms`)
+})
+
+t.test('clients that wait for the same moment do not come back together', async (t) => {
+  const waits = new Set<number>()
+  for (let i = 0; i < 5; i++) {
+    const { client, clock, sentAtMs, outcome } = clientThatGets([limited('1'), ok])
+    await outcome(client.verify())
+    clock.uninstall()
+    waits.add(sentAtMs[1]! - sentAtMs[0]!)
+  }
+  t.ok(waits.size > 1)
+})
+
+t.test('what may have been done is not done again', async (t) => {
+  for (const reply of [unavailable, new TypeError('fetch failed'), { status: 502, body: '<html>' }]) {
+    for (const [name, count] of [
+      ['create', 1],
+      ['rotate', 1],
+      ['update', 2],
+      ['revoke', 2],
+      ['get', 2],
+    ] as const) {
+      const { client, clock, sentAtMs, outcome } = clientThatGets([reply, ok])
+      const { keys } = client
+      await outcome(name === 'create' ? keys.create({ name: 'a' }) : keys[name]('apk_1', {}))
+      clock.uninstall()
+      t.equal(
+        sentAtMs.length,
+        count,
+        `${name} after ${reply instanceof Error ? reply.message : reply.status}`,
+      )
+    }
+  }
+})
+
+t.test(
+  'it gives up: after its attempts, at a longer wait than allowed, and where nothing would change',
+  async (t) => {
+    for (const [replies, options, sent, expected] of [
+      [[unavailable, unavailable, unavailable, ok], {}, 3, { status: 503, retryAfterS: 1 }],
+      [[unavailable, ok], { retries: 0 }, 1, { status: 503 }],
+      [[limited('61'), ok], {}, 1, { status: 429, retryAfterS: 61 }],
+      [[limited('5'), ok], { retryAfterMaxS: 4 }, 1, { status: 429, retryAfterS: 5 }],
+      [
+        [envelope(404, 'not_found'), ok],
+        {},
+        1,
+        { status: 404, code: 'not_found', requestId: 'req_1', suggestion: 'Wait.' },
+      ],
+      [[{ status: 200, body: '<html>' }, ok], {}, 1, { status: 200, code: 'unexpected_response' }],
+      [
+        [new TypeError('x'), new TypeError('x'), new TypeError('x'), ok],
+        {},
+        3,
+        { status: 0, code: 'no_response' },
+      ],
+    ] as [Reply[], Partial<ClientOptions>, number, object][]) {
+      const { client, clock, sentAtMs, outcome } = clientThatGets(replies, options)
+      t.match(await outcome(client.verify()), { name: 'LatchkeyError', ...expected })
+      clock.uninstall()
+      t.equal(sentAtMs.length, sent)
+    }
+  },
+)
+
+t.test('the caller can end a wait, and an attempt has a time limit', async (t) => {
+  const { client, clock, sentAtMs } = clientThatGets([limited('30'), ok])
+  const controller = new AbortController()
+  const call = client.verify({ signal: controller.signal })
+  call.catch(() => {})
+  while (sentAtMs.length === 0 || clock.countTimers() === 0) await clock.tickAsync(1)
+  controller.abort(new Error('enough'))
+  await t.rejects(call, { message: 'enough' })
+  t.equal(clock.countTimers(), 0, 'nothing is left waiting')
+  clock.uninstall()
+
+  const hanging = (_url: string, { signal }: RequestInit) =>
+    new Promise<Response>((_, reject) => signal!.addEventListener('abort', () => reject(signal!.reason)))
+  const options = { baseUrl: 'http://latchkey.test', key: 'lk_1', fetch: hanging, timeoutMs: 5, retries: 0 }
+  // A timer of AbortSignal alone does not keep a process alive.
+  const alive = setInterval(() => {}, 1000)
+  await t.rejects(createClient(options).verify(), { code: 'timeout', status: 0 })
+  clearInterval(alive)
+})
+
+t.test('a key that cannot be in a header is refused without being shown', async (t) => {
+  for (const key of ['lk_secret\n', '', 'lk_secr et', 'lk_sécret']) {
+    const make = () => createClient({ baseUrl: 'http://latchkey.test', key })
+    t.throws(make, { name: 'TypeError', message: /^The key must be visible ASCII/ })
+  }
+  t.throws(() => createClient({ baseUrl: 'latchkey', key: 'lk_1' }), TypeError)
+})
