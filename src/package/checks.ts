@@ -1,0 +1,106 @@
+/** Authenticates and counts requests of an application: what the plugin and the guard share. */
+import { type ApiError, renderEnvelope, unavailable } from '../../plugins/api-error.ts'
+import { type Counted, type Denied, overLimit, refusal, remainingOf } from '../../plugins/verdict.ts'
+import type { Config } from '../config.ts'
+import { createErrorLog } from '../http/error-log.ts'
+import { type Guarding, openGuarding } from '../process/guarding.ts'
+import type { Lines } from '../process/log.ts'
+import type { RefusalRecord } from '../stores.ts'
+
+export interface Checks extends Pick<Guarding, 'close'> {
+  /** How each token begins. */
+  start: string
+  format: Guarding['stores']['tokenFormat']
+  /**
+   * `presented`: the token of the request, or why it has none. `record`: stores a refusal. Calls
+   * `done` once, perhaps at once: with the error to answer, or null; and with the count if the
+   * request was counted.
+   */
+  check(
+    presented: string | Denied,
+    record: (denied: Denied) => Promise<void>,
+    done: (error: ApiError | null, counted?: Counted) => void,
+  ): void
+  record(refused: Omit<RefusalRecord, 'reason' | 'keyId' | 'userId'>, denied: Denied): Promise<void>
+  /** The whole answer to a request that may not pass. */
+  answer(error: ApiError, counted: Counted | undefined, requestId: string): Answer
+  /** In the Prometheus text format. */
+  metrics(): Promise<string>
+}
+
+/** What to answer in place of the application. */
+export interface Answer {
+  status: 401 | 429 | 503
+  headers: Record<string, string>
+  /** The error envelope, as JSON. */
+  body: string
+}
+
+/** Fastify gives a plugin 10 s to start. */
+const databaseWaitMs = 4000
+/** Where each code is explained if there is no service that does. */
+const docsBase = 'https://github.com/latchkey/latchkey/blob/main/docs/package.md#'
+
+export async function openChecks(config: Config, log: Lines, patience = 1): Promise<Checks> {
+  const { verify, hit, record, stores, metrics, close } = await openGuarding(config, log, {
+    role: 'serve',
+    databaseWaitMs,
+    patience,
+  })
+  const start = `${stores.tokenFormat.prefix}_`
+  const docs = config.baseUrl === null ? docsBase : `${config.baseUrl}/docs/errors/`
+  const report = createErrorLog(log, () => ({}))
+
+  return {
+    start,
+    format: stores.tokenFormat,
+    check(presented, record, done) {
+      const refuse = (denied: Denied) => void refusal(() => record(denied), { start }).then(done)
+      if (typeof presented !== 'string') return refuse(presented)
+      verify(presented, (error, verdict) => {
+        if (error !== null || verdict === undefined) return done(unavailable(error))
+        if (!verdict.ok) return refuse(verdict)
+        hit(verdict.caller, (error, counted) => {
+          if (error !== null || counted === undefined) return done(unavailable(error))
+          if (!counted.ok) return refuse(counted)
+          done(overLimit(counted), counted)
+        })
+      })
+    },
+    record: (refused, { reason, keyId = null, userId = null }) =>
+      record({ ...refused, reason, keyId, userId }),
+    answer(error, counted, requestId) {
+      metrics.answered(error.statusCode)
+      report(error, null, requestId)
+      return {
+        status: error.statusCode as Answer['status'],
+        headers: {
+          'content-type': 'application/json; charset=utf-8',
+          'cache-control': 'no-store',
+          'x-content-type-options': 'nosniff',
+          'x-request-id': requestId,
+          ...(counted && rateHeadersOf(counted)),
+          ...error.headers,
+        },
+        body: renderEnvelope(error, requestId, docs),
+      }
+    },
+    metrics: () => metrics.registry.metrics(),
+    close,
+  }
+}
+
+/** On every response to a request that was counted. */
+export const rateHeadersOf = (counted: Counted): Record<string, string> => ({
+  'x-ratelimit-limit': String(counted.caller.rateLimitRpm),
+  'x-ratelimit-remaining': String(remainingOf(counted)),
+  'x-ratelimit-reset': String(counted.resetAtS),
+})
+
+/** What an application may know of its caller: the cached key has more. */
+export const callerOf = ({ caller: { id, userId, rateLimitRpm, expiresAt } }: Counted) => ({
+  id,
+  userId,
+  rateLimitRpm,
+  expiresAt,
+})

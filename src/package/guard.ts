@@ -1,0 +1,131 @@
+/**
+ * `import { createGuard } from 'latchkey/guard'`: authenticates and counts a request of any server,
+ * whatever its framework.
+ */
+import { unavailable } from '../../plugins/api-error.ts'
+import { type Caller, type Counted, remainingOf, tokenIn } from '../../plugins/verdict.ts'
+import { askedOf, type Sent, shownOf } from '../http/routes/actor.ts'
+import { newId } from '../rules/id.ts'
+import { type Answer, type Checks, callerOf, openChecks, rateHeadersOf } from './checks.ts'
+import { configOf, type LatchkeyOptions } from './options.ts'
+
+export interface GuardOptions extends LatchkeyOptions {
+  /** Hears when a server goes down and comes back. Warnings and errors go to the console unless given. */
+  log?: GuardLog
+}
+
+/** As console, pino and most loggers are. */
+export type GuardLog = Record<
+  'debug' | 'info' | 'warn' | 'error',
+  (fields: object | string, message?: string) => void
+>
+
+/** The value of an Authorization header, or an array with that of each, if any. */
+export type Authorization = string | readonly string[] | null | undefined
+
+/** What the audit log stores of a refused request. */
+export interface Request {
+  /** Shown to the client and stored: 1 to 64 visible ASCII characters, never the client's own. Minted unless given. */
+  requestId?: string | undefined
+  method?: string | undefined
+  /** A query string is not stored. */
+  path?: string | undefined
+  /** Of the client. Refusals are bounded for each address. */
+  ip?: string | undefined
+  userAgent?: string | undefined
+}
+
+export interface Passed {
+  ok: true
+  caller: Caller
+  /** Requests per minute, and how many are left of this minute. */
+  limit: number
+  remaining: number
+  /** When the minute ends, Unix seconds. */
+  resetAtS: number
+  /** x-ratelimit-limit, -remaining and -reset, for the response. */
+  headers: Record<string, string>
+}
+
+export interface Refused extends Answer {
+  ok: false
+}
+
+export interface Guard {
+  /**
+   * Resolves once the request is counted, or its refusal committed. Never rejects: what cannot be decided is a 503.
+   */
+  check(authorization: Authorization, request?: Request): Promise<Passed | Refused>
+  /** For Prometheus, in its text format. */
+  metrics(): Promise<string>
+  /** Waits for the checks under way, then writes what is queued and disconnects. Later checks are 503s. */
+  close(): Promise<void>
+}
+
+/** Resolves once both servers are there. Rejects with a line that names what is wrong, never its value. */
+export async function createGuard(options: GuardOptions): Promise<Guard> {
+  const checks = await openChecks(configOf(options, ['log']), options.log ?? consoleLog, options.patience)
+  let underWay = 0
+  let closing: Promise<void> | undefined
+  let allAnswered = () => {}
+
+  async function close() {
+    if (underWay > 0) {
+      await new Promise<void>((resolve) => {
+        allAnswered = resolve
+      })
+    }
+    await checks.close()
+  }
+
+  return {
+    check(authorization, request = {}) {
+      const id = isRequestId(request.requestId) ? request.requestId : newId('req_')
+      if (closing) return Promise.resolve({ ok: false, ...checks.answer(unavailable(closed), undefined, id) })
+      underWay++
+      return new Promise((resolve) => {
+        checks.check(
+          tokenIn(authorization, checks.start),
+          (denied) => checks.record(recordOf(request, authorization, checks.format, id), denied),
+          (error, counted) => {
+            resolve(error === null ? passed(counted!) : { ok: false, ...checks.answer(error, counted, id) })
+            if (--underWay === 0) allAnswered()
+          },
+        )
+      })
+    },
+    metrics: checks.metrics,
+    close: () => (closing ??= close()),
+  }
+}
+
+const closed = new Error('the guard is closed')
+
+const consoleLog: GuardLog = {
+  debug() {},
+  info() {},
+  warn: (...line) => console.warn('latchkey:', ...line),
+  error: (...line) => console.error('latchkey:', ...line),
+}
+
+const isRequestId = (id: string | undefined): id is string =>
+  id !== undefined && /^[\x21-\x7e]{1,64}$/.test(id)
+
+function recordOf(request: Sent, authorization: Authorization, format: Checks['format'], requestId: string) {
+  const details = shownOf(
+    typeof authorization === 'string' ? authorization : (authorization?.[0] ?? ''),
+    format,
+  )
+  return { ...askedOf(request, format), requestId, details: 'key_prefix' in details ? details : null }
+}
+
+function passed(counted: Counted): Passed {
+  return {
+    ok: true,
+    caller: callerOf(counted),
+    limit: counted.caller.rateLimitRpm,
+    remaining: remainingOf(counted),
+    resetAtS: counted.resetAtS,
+    headers: rateHeadersOf(counted),
+  }
+}

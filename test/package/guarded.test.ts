@@ -1,0 +1,233 @@
+// The plugin and the guard keep the promises inside an application of somebody else, alone and
+// beside the service.
+import Fastify, { type FastifyInstance } from 'fastify'
+import postgres from 'postgres'
+import t, { type Test } from 'tap'
+import latchkey from '../../src/package/fastify.ts'
+import { createGuard, type Guard, type Refused } from '../../src/package/guard.ts'
+import type { LatchkeyOptions } from '../../src/package/options.ts'
+import { hashSecret, makeCaller, startInstance } from '../instance.ts'
+import { envelopeOf } from '../plugins/other-app.ts'
+import { startTcpProxy, useServices } from '../services/index.ts'
+
+const services = await useServices(t)
+const options: LatchkeyOptions = {
+  databaseUrl: services.databaseUrl,
+  redisUrl: services.redisUrl ?? undefined,
+  hashSecret,
+  patience: 20,
+}
+const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })
+t.teardown(() => sql.end({ timeout: 1 }))
+
+// Registered first, so closed last: the key that all tests use.
+const service = await startInstance(t, services)
+
+const application = (t: Test): FastifyInstance => {
+  const app = Fastify({ genReqId: () => 'the application’s own' })
+  t.teardown(() => app.close())
+  app.setErrorHandler((error: Error, _request, reply) => reply.code(418).send({ mine: error.message }))
+  return app
+}
+
+async function guardOf(t: Test, more: Partial<LatchkeyOptions> = {}): Promise<Guard> {
+  const guard = await createGuard({ ...options, ...more })
+  t.teardown(guard.close)
+  return guard
+}
+
+const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
+
+const recorded = (requestId: unknown) =>
+  sql`select reason, method, path, ip, user_agent, details from audit_log where request_id = ${String(requestId)}`
+
+t.test('the plugin guards every route and unknown ones, and leaves errors to the application', async (t) => {
+  const app = application(t)
+  await app.register(latchkey, options)
+  app.get('/hello', async (request) => request.caller)
+  app.get('/fault', async () => Promise.reject(new Error('fault')))
+  const { id, userId, token } = await makeCaller(service, { rateLimitRpm: 1000 })
+
+  const hello = await app.inject({ url: '/hello', headers: bearer(token) })
+  t.strictSame(
+    hello.json(),
+    { id, userId, rateLimitRpm: 1000, expiresAt: null },
+    'and nothing else of the key',
+  )
+  t.match(hello.headers, {
+    'x-ratelimit-limit': 1000,
+    'x-ratelimit-remaining': /^\d+$/,
+    'x-ratelimit-reset': /^\d+$/,
+  })
+  const fault = await app.inject({ url: '/fault', headers: bearer(token) })
+  t.strictSame([fault.statusCode, fault.json()], [418, { mine: 'fault' }])
+  const nowhere = async () => app.inject({ url: '/nowhere', headers: bearer(token) })
+  const [one, two] = [await nowhere(), await nowhere()]
+  t.strictSame([one.statusCode, two.statusCode], [404, 404])
+  const [left, leftThen] = [one, two].map(({ headers }) => Number(headers['x-ratelimit-remaining']))
+  // The count starts again if the minute turns.
+  t.ok(leftThen === left! - 1 || leftThen === 999, 'an unknown route counts')
+
+  for (const url of ['/hello?x=1', '/nowhere?x=1']) {
+    const refused = await app.inject({
+      url,
+      headers: { ...bearer('lk_x'), 'user-agent': 'ua', 'x-request-id': 'mine' },
+    })
+    const requestId = refused.headers['x-request-id']
+    t.equal(refused.statusCode, 401)
+    t.match(envelopeOf(refused.body), { code: 'unauthorized', request_id: requestId })
+    t.match(requestId, /^req_/)
+    t.match(refused.headers, { 'www-authenticate': 'Bearer realm="latchkey"', 'cache-control': 'no-store' })
+    t.notOk(Object.keys(refused.headers).some((name) => name.startsWith('x-ratelimit')))
+    t.match(await recorded(requestId), [
+      { reason: 'unknown_key', method: 'GET', path: url.slice(0, -4), ip: '127.0.0.1', user_agent: 'ua' },
+    ])
+  }
+})
+
+t.test('under a prefix, unknown routes are guarded too, and everything else is open', async (t) => {
+  const app = application(t)
+  app.get('/open', async () => 'open')
+  await app.register(
+    async (scope) => {
+      await scope.register(latchkey, options)
+      scope.get('/closed', async () => 'closed')
+    },
+    { prefix: '/api' },
+  )
+  await app.register(
+    async (scope) => {
+      scope.setNotFoundHandler((_request, reply) => reply.code(404).send('mine'))
+      await scope.register(latchkey, options)
+    },
+    { prefix: '/own' },
+  )
+  const { token } = await makeCaller(service)
+  const status = async (url: string) => (await app.inject({ url })).statusCode
+  t.same(
+    await Promise.all(['/open', '/nowhere', '/api/closed', '/api/nowhere', '/own/nowhere'].map(status)),
+    [200, 404, 401, 401, 401],
+  )
+  t.equal((await app.inject({ url: '/own/nowhere', headers: bearer(token) })).body, 'mine')
+})
+
+t.test('applications and the service count together, and a revocation holds in all at once', async (t) => {
+  if (services.redisUrl === null) return void t.pass({ skip: 'Redis is emulated inside the service' })
+  const app = application(t)
+  await app.register(latchkey, options)
+  app.get('/', async () => 'in')
+  const guard = await guardOf(t)
+  const everywhere = (token: string) => [
+    async () => (await app.inject({ url: '/', headers: bearer(token) })).statusCode,
+    async () => statusOf(await guard.check(`Bearer ${token}`)),
+    async () => (await service.ask('GET', '/v1/verify', { token })).status,
+  ]
+  const minute = () => Math.floor(Date.now() / 60_000)
+  for (let before = -1; before !== minute(); ) {
+    before = minute()
+    const { token } = await makeCaller(service, { rateLimitRpm: 100 })
+    const asks = Array.from({ length: 60 }, () => everywhere(token)).flat()
+    const answers = await Promise.all(asks.map((ask) => ask()))
+    if (before !== minute()) continue
+    t.equal(answers.filter((status) => status === 200).length, 100)
+    t.equal(answers.filter((status) => status === 429).length, 80)
+  }
+  const { id, token } = await makeCaller(service)
+  for (const ask of everywhere(token)) t.equal(await ask(), 200, 'cached everywhere')
+  t.equal((await service.ask('DELETE', `/v1/keys/${id}`, { token })).status, 200)
+  for (const ask of everywhere(token)) t.equal(await ask(), 401)
+})
+
+const statusOf = (result: Awaited<ReturnType<Guard['check']>>) => (result.ok ? 200 : result.status)
+
+t.test('the guard says who calls, and what to answer to everybody else', async (t) => {
+  const guard = await guardOf(t, { baseUrl: 'https://keys.example/' })
+  const { id, userId, token } = await makeCaller(service, { rateLimitRpm: 1 })
+  const check = () => guard.check([`Bearer ${token}`])
+  const passed = await check()
+  if (!passed.ok) throw new Error(passed.body)
+  t.strictSame(passed.caller, { id, userId, rateLimitRpm: 1, expiresAt: null })
+  t.match(passed, { limit: 1, remaining: 0, headers: { 'x-ratelimit-reset': String(passed.resetAtS) } })
+
+  // If the minute turns in between, the second one passes too.
+  const over = [await check(), await check()].find(({ ok }) => !ok) as Refused
+  t.equal(over.status, 429)
+  t.match(over.headers, { 'x-ratelimit-limit': '1', 'x-ratelimit-remaining': '0', 'retry-after': /^\d+$/ })
+  t.equal(envelopeOf(over.body).docs_url, 'https://keys.example/docs/errors/rate_limit_exceeded')
+
+  for (const none of [undefined, null, []]) t.equal(statusOf(await guard.check(none)), 401)
+  t.equal(statusOf(await guard.check([`Bearer ${token}`, `Bearer ${token}`])), 401)
+  const request = {
+    requestId: 'mine-1',
+    method: 'G\0ET',
+    path: `/a/${token}?b`,
+    ip: '::1',
+    userAgent: 'x'.repeat(999),
+  }
+  const refused = (await guard.check(`Bearer ${token.slice(0, -1)}`, request)) as Refused
+  t.equal(envelopeOf(refused.body).request_id, 'mine-1')
+  const [entry] = await recorded('mine-1')
+  t.match(entry, { reason: 'unknown_key', method: 'GET', ip: '::1', user_agent: 'x'.repeat(256) })
+  t.notMatch(entry!.path, token)
+  const minted = (await guard.check(undefined, { requestId: 'not\nvisible' })) as Refused
+  t.match(minted.headers['x-request-id'], /^req_/)
+  t.match(await guard.metrics(), /latchkey_refusals_total\{reason="missing_header"\} 4/)
+})
+
+t.test('closing waits for the checks under way, and what comes later is a 503', async (t) => {
+  if (services.redisUrl === null) return void t.pass({ skip: 'Redis is emulated inside the service' })
+  const network = await startTcpProxy(t, services.redisUrl)
+  const guard = await guardOf(t, { redisUrl: network.url })
+  const { token } = await makeCaller(service)
+  t.equal(statusOf(await guard.check(`Bearer ${token}`)), 200)
+  network.delay(500)
+  const underWay = guard.check(`Bearer ${token}`)
+  const closing = guard.close()
+  t.equal(statusOf(await underWay), 200)
+  await closing
+  const late = (await guard.check('Bearer lk_x')) as Refused
+  t.match(late, { status: 503, headers: { 'retry-after': '1' } })
+})
+
+t.test('what cannot be decided is a 503', async (t) => {
+  const network = await startTcpProxy(t, services.databaseUrl)
+  const app = application(t)
+  await app.register(latchkey, { ...options, databaseUrl: network.url, patience: 1 })
+  network.refuse()
+  network.cut()
+  const answer = await app.inject({ url: '/', headers: bearer('lk_x') })
+  t.equal(answer.statusCode, 503)
+  t.equal(answer.headers['retry-after'], '1')
+  t.equal(envelopeOf(answer.body).code, 'service_unavailable')
+  await network.heal()
+})
+
+t.test('an application alone works on a fresh database', async (t) => {
+  const guard = await guardOf(t, { databaseUrl: await services.createDatabase(), redisUrl: undefined })
+  t.equal(statusOf(await guard.check('Bearer lk_x')), 401)
+})
+
+t.test('a bad option is named and its value not shown', async (t) => {
+  const bad = 'hunter2'
+  const cases: [object, RegExp][] = [
+    [{ databaseUrl: undefined }, /^latchkey: databaseUrl is required/],
+    [{ databaseUrl: bad }, /^latchkey: databaseUrl must be a postgres/],
+    [{ hashSecret: undefined }, /^latchkey: hashSecret is required with databaseUrl$/],
+    [{ hashSecret: bad, redisUrl: bad }, /redisUrl must be .*; hashSecret must be/],
+    [{ redisURL: 'redis://hunter2' }, /^latchkey: redisURL: there is no such option$/],
+    [{ keyCacheSeconds: 61 }, /keyCacheSeconds must be a whole number/],
+    [{ databaseUrl: 'postgres://ada:hunter2@127.0.0.1:1/db' }, /DATABASE_URL.*ECONNREFUSED/],
+  ]
+  for (const [more, message] of cases) {
+    const app = Fastify()
+    const registering = Promise.resolve(app.register(latchkey, { ...options, ...more } as LatchkeyOptions))
+    const failed = await registering.then(
+      () => null,
+      (error: Error) => error,
+    )
+    t.match(failed?.message, message)
+    t.notMatch(failed?.message, bad)
+    await app.close()
+    await t.rejects(createGuard({ ...options, ...more } as LatchkeyOptions), { message })
+  }
+})
