@@ -1,0 +1,150 @@
+// The gateways of examples/ in front of a service: three instances decide who gets in, whatever becomes of them.
+import { once } from 'node:events'
+import { createServer, type IncomingMessage } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { text } from 'node:stream/consumers'
+import { Value } from '@sinclair/typebox/value'
+import t from 'tap'
+import { ErrorEnvelope, errorTable } from '../../schemas/error.ts'
+import { expectError, expectRated } from '../api/expect-error.ts'
+import { sendRaw } from '../api/raw-http.ts'
+import { makeCaller, startInstance } from '../instance.ts'
+import { startLoad } from '../load.ts'
+import { externalEnv, listening, type Serving, spawnLatchkey } from '../process/latchkey.ts'
+import { until } from '../process/until.ts'
+import { type LoadBalancer, useServices } from '../services/index.ts'
+import { freePort } from '../services/ports.ts'
+import { startGateway } from './gateways.ts'
+
+/** What the examples say that a hung instance costs. */
+const statedTimeoutMs = 2000
+
+const services = await useServices(t)
+const seeding = await startInstance(t, services)
+const caller = await makeCaller(seeding)
+
+/** The service behind: answers with what reached it. */
+let served = 0
+const service = createServer(async (request: IncomingMessage, response) => {
+  served++
+  const { method, url, headers } = request
+  response.setHeader('content-type', 'application/json')
+  response.end(JSON.stringify({ method, url, headers, body: await text(request) }))
+}).listen(0, '127.0.0.1')
+await once(service, 'listening')
+t.teardown(() => service.close().closeAllConnections())
+
+const instances: { port: number; opsPort: number }[] = []
+for (let i = 0; i < 3; i++) instances.push({ port: await freePort(), opsPort: await freePort() })
+const start = async ({ port, opsPort }: { port: number; opsPort: number }): Promise<Serving> => {
+  const env = { PORT: `${port}`, OPS_PORT: `${opsPort}`, TRUST_PROXY: '127.0.0.1', DRAIN_SECONDS: '3' }
+  const more = { ...env, BASE_URL: 'http://latchkey.test' }
+  return listening(await spawnLatchkey(t, externalEnv(services, more), 'serve'))
+}
+const serving = await Promise.all(instances.map(start))
+
+const gateways: (LoadBalancer & { name: string })[] = []
+for (const name of ['nginx', 'haproxy', 'caddy'] as const) {
+  const behind = { instances, servicePort: (service.address() as AddressInfo).port }
+  const gateway = await startGateway(t, name, behind)
+  if (gateway !== null) gateways.push({ name, ...gateway })
+}
+const bearer = (token: string) => `Authorization: Bearer ${token}`
+const forged = ['X-Key-Id: apk_forged', 'X-User-Id: usr_forged', 'X-Accel-Redirect: @admitted']
+const usable = async (port: number) =>
+  (await sendRaw(port, 'GET', '/', [bearer(caller.token)])).status === 200
+
+for (const { name, port } of gateways) {
+  t.test(`${name}: a good key passes, and the service learns whose it is`, async (t) => {
+    await until('the gateway is ready', () => usable(port))
+    const body = 'x'.repeat(100_000)
+    const headers = [bearer(caller.token), 'Content-Type: text/plain', 'If-Match: "x"', ...forged]
+    const answer = await sendRaw(port, 'POST', '/orders/7?a=1&b=%20', headers, body)
+    t.equal(answer.status, 200)
+    const expected = { 'x-key-id': caller.id, 'x-user-id': caller.userId, 'content-type': 'text/plain' }
+    const { body: arrived, ...request } = answer.body
+    t.match(request, { method: 'POST', url: '/orders/7?a=1&b=%20', headers: expected })
+    t.ok(arrived === body, 'the whole body')
+    t.notOk('authorization' in request.headers, 'the key ends here')
+    // Caddy gives headers of the response to the service only.
+    if (name !== 'caddy')
+      for (const header of ['limit', 'remaining', 'reset'])
+        t.match(answer.headers.get(`x-ratelimit-${header}`), /^[0-9]+$/)
+  })
+
+  t.test(`${name}: a refusal is Latchkey's own response, and is audited as what was asked for`, async (t) => {
+    const before = served
+    const original = ['X-Forwarded-Uri: /forged', 'X-Original-URI: /forged', 'X-Forwarded-For: 198.51.100.1']
+    for (const key of [[], ['Authorization: Basic abc'], [bearer(`${caller.token}x`)]]) {
+      const headers = [...key, ...forged, ...original, 'User-Agent: a client']
+      const answer = await sendRaw(port, 'DELETE', '/orders/7?secret=1', headers, 'body')
+      expectError(t, answer, 'unauthorized')
+      const [entry] = await seeding.service.stores.audit.find(answer.body.error.request_id)
+      const asked = { method: 'DELETE', path: '/orders/7', ip: '127.0.0.1', user_agent: 'a client' }
+      t.match(entry, { ...asked, details: { via: '/v1/verify' } })
+    }
+    const limited = await makeCaller(seeding, { rateLimitRpm: 1 })
+    const answers = []
+    for (let n = 0; n < 6; n++) answers.push(await sendRaw(port, 'PUT', '/', [bearer(limited.token)], 'x'))
+    const over = answers.find(({ status }) => status === 429)!
+    expectError(t, over, 'rate_limit_exceeded')
+    expectRated(t, over)
+    t.equal(over.headers.get('x-ratelimit-remaining'), '0')
+    t.equal(served - before, answers.filter(({ status }) => status === 200).length)
+  })
+}
+
+t.test('instances restarted in turn: no request fails', { skip: gateways.length === 0 }, async (t) => {
+  const loads = gateways.flatMap(({ name, url }) =>
+    ['GET', 'POST'].map((method) => {
+      const json = method === 'POST' ? { some: 'body' } : undefined
+      const load = { urls: [url], tokens: [caller.token], method, path: '/orders', perSecond: 5, json }
+      return { name, method, load: startLoad(t, load) }
+    }),
+  )
+  for (const [i, instance] of instances.entries()) {
+    serving[i]!.kill('SIGTERM')
+    t.equal((await serving[i]!.ended).code, 0)
+    serving[i] = await start(instance)
+  }
+  for (const { name, method, load } of loads) {
+    const samples = await load.stop()
+    const failed = samples.filter(({ status }) => status !== 200)
+    t.same(failed, [], `${samples.length} requests, ${method} through ${name}`)
+  }
+})
+
+t.test('a hung instance costs at most the stated timeout', { skip: gateways.length === 0 }, async (t) => {
+  const hung = serving[1]!
+  hung.kill('SIGSTOP')
+  for (const { name, port } of gateways) {
+    for (let n = 0; n < 6; n++) {
+      const startMs = performance.now()
+      const { status } = await sendRaw(port, 'POST', '/', [bearer(caller.token)], 'body')
+      t.equal(status, 200, `through ${name}`)
+      const tookMs = performance.now() - startMs
+      t.ok(tookMs < statedTimeoutMs * 2, `${Math.round(tookMs)} ms, on a busy machine`)
+    }
+  }
+  hung.kill('SIGCONT')
+})
+
+t.test('no instance left: nobody gets in', { skip: gateways.length === 0 }, async (t) => {
+  for (const one of serving) one.kill('SIGKILL')
+  await Promise.all(serving.map(({ ended }) => ended))
+  const before = served
+  for (const { name, port } of gateways) {
+    t.comment(name)
+    const answer = await sendRaw(port, 'GET', '/orders', [bearer(caller.token), ...forged])
+    t.equal(answer.status, 503)
+    t.same([...Value.Errors(ErrorEnvelope, answer.body)], [], 'is an ErrorEnvelope')
+    const { request_id, docs_url, ...error } = answer.body.error
+    const { status, about, ...expected } = errorTable.service_unavailable
+    t.same(error, { ...expected, code: 'service_unavailable', param: '' })
+    t.match(request_id, /^[0-9a-f-]{32,36}$/, 'of the gateway')
+    t.match(docs_url, /\/docs\/errors\/service_unavailable$/)
+    t.equal(answer.headers.get('content-type'), 'application/json')
+    t.equal(answer.headers.get('retry-after'), '1')
+  }
+  t.equal(served, before)
+})
