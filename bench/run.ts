@@ -2,12 +2,14 @@
  * `npm run bench -- [name…] [--seconds N] [--rounds N] [--out FOLDER] [--before FOLDER]`: starts
  * everything it needs, measures, writes bench/results, and says which targets were met.
  *
- *   hot-key, many-keys, growth, processes   the benchmarks; all of them if none is named
+ *   hot-key, many-keys, growth, processes,
+ *   in-process                              the benchmarks; all of them if none is named
  *   profile                                 where Latchkey's time goes
  *   scaling                                 puts the figures of bench/results into docs/scaling.md
  */
 import { growth } from './benchmarks/growth.ts'
 import { hotKey } from './benchmarks/hot-key.ts'
+import { inProcess } from './benchmarks/in-process.ts'
 import { manyKeys } from './benchmarks/many-keys.ts'
 import { processes } from './benchmarks/processes.ts'
 import { type Facts, readFacts } from './facts.ts'
@@ -24,6 +26,7 @@ const benchmarks: Record<string, (rig: Rig) => Promise<Outcome | null>> = {
   ...comparisons,
   growth,
   processes,
+  'in-process': inProcess,
 }
 const tools: Record<string, (rig: Rig) => Promise<void>> = { profile }
 

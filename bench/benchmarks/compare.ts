@@ -93,7 +93,7 @@ export function costTargets(results: Result[], bareShare: number): Target[] {
   ]
 }
 
-async function firstLine(path: string): Promise<string> {
+export async function firstLine(path: string): Promise<string> {
   const file = await open(path)
   for await (const line of file.readLines()) return line
   throw new Error(`${path} is empty`)

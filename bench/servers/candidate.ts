@@ -13,6 +13,7 @@ import { stopProcess } from './stop-process.ts'
 export type CandidateName =
   | 'latchkey'
   | 'latchkey-before'
+  | 'plugin'
   | 'bare'
   | 'fastify-rate-limit'
   | 'flexible'
@@ -22,6 +23,8 @@ export type CandidateName =
 export interface Candidate {
   name: string
   url: string
+  /** Latchkey's ops listener. */
+  opsUrl: string | null
   /** Whether it keeps working on a request after the response: Latchkey writes last_used_at. */
   writesLater: boolean
   usage(): Promise<Usage>
@@ -30,8 +33,11 @@ export interface Candidate {
 
 export interface CandidateOptions {
   databaseUrl: string
-  redisUrl: string
+  /** null: Latchkey counts in memory. */
+  redisUrl: string | null
   hashSecret: string
+  /** Settings that are not the defaults. */
+  env?: Record<string, string>
   /** Options of node itself. */
   nodeArgs?: string[]
   /** Latchkey's program, if it is not that of this checkout. */
@@ -41,7 +47,7 @@ export interface CandidateOptions {
 const startMsMax = 20_000
 
 export async function startCandidate(name: CandidateName, options: CandidateOptions): Promise<Candidate> {
-  const { databaseUrl, redisUrl, hashSecret, nodeArgs = [], cli = latchkeyCli } = options
+  const { databaseUrl, redisUrl, hashSecret, env = {}, nodeArgs = [], cli = latchkeyCli } = options
   const isLatchkey = name.startsWith('latchkey')
   const [program, args] = isLatchkey ? [cli, ['serve']] : [candidateProgram(name), []]
   const child = fork(program, args, {
@@ -52,19 +58,21 @@ export async function startCandidate(name: CandidateName, options: CandidateOpti
       PATH: process.env.PATH,
       NODE_ENV: 'production',
       DATABASE_URL: databaseUrl,
-      REDIS_URL: redisUrl,
+      ...(redisUrl !== null && { REDIS_URL: redisUrl }),
       HASH_SECRET: hashSecret,
       PORT: '0',
       OPS_PORT: '0',
+      ...env,
     },
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
   })
   try {
-    const port = await listening(child, name)
+    const { port, ops_port: opsPort } = await listening(child, name)
     return {
       name,
       url: `http://127.0.0.1:${port}`,
-      writesLater: isLatchkey,
+      opsUrl: opsPort === undefined ? null : `http://127.0.0.1:${opsPort}`,
+      writesLater: isLatchkey || name === 'plugin',
       async usage() {
         if (!child.connected) throw new Error(`${name} has ended`)
         child.send(question)
@@ -79,23 +87,22 @@ export async function startCandidate(name: CandidateName, options: CandidateOpti
   }
 }
 
-function listening(child: ChildProcess, name: string): Promise<number> {
+interface Listening {
+  port: number
+  ops_port?: number
+}
+
+function listening(child: ChildProcess, name: string): Promise<Listening> {
   return new Promise((resolve, reject) => {
     const fail = (why: string) => reject(new Error(`${name} ${why}`))
     const timer = setTimeout(() => fail(`was not listening after ${startMsMax / 1000} s`), startMsMax)
     child.once('exit', (code, signal) => fail(`ended with ${code ?? signal} before it was listening`))
     child.once('error', ({ message }) => fail(`could not be started: ${message}`))
     createInterface({ input: child.stdout! }).on('line', (line) => {
-      const port = portIn(line)
-      if (port === null) return
+      const { msg, ...ports } = line.startsWith('{') ? JSON.parse(line) : {}
+      if (msg !== 'listening') return
       clearTimeout(timer)
-      resolve(port)
+      resolve(ports)
     })
   })
-}
-
-function portIn(line: string): number | null {
-  if (!line.startsWith('{')) return null
-  const { msg, port } = JSON.parse(line)
-  return msg === 'listening' ? port : null
 }

@@ -66,6 +66,7 @@ defaults
   timeout connect 1s
   timeout client 75s
   timeout server 30s
+  timeout check 10s
 frontend public
   bind 127.0.0.1:${port}
 ${refusedHeader ? `  http-request deny deny_status 403 if { req.hdr(${refusedHeader}) -m found }\n` : ''}  default_backend latchkey

@@ -1,4 +1,5 @@
-// What keeps the published figures honest: what is measured, what is compared, and how rounds become one figure.
+// What keeps the published figures honest: what is measured, what is compared, and how rounds
+// become one figure.
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -37,7 +38,7 @@ function subject(tokens: number): Subject {
   return {
     name: 'one',
     url: 'http://127.0.0.1:1',
-    processes: [{ name: 'one', url: '', writesLater: false, usage, stop: async () => {} }],
+    processes: [{ name: 'one', url: '', opsUrl: null, writesLater: false, usage, stop: async () => {} }],
     tokensFile: '/none',
     tokens: () => ({ first: 0, count: tokens }),
   }
