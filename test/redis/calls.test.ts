@@ -1,0 +1,105 @@
+// When hits are sent to a Redis that is near or far. The test is the server, and sets the clock.
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { install } from '@sinonjs/fake-timers'
+import t from 'tap'
+import { createCalls } from '../../src/redis/calls.ts'
+import type { Hits } from '../../src/redis/hits.ts'
+import { createPace } from '../../src/redis/pace.ts'
+import { chanceOf } from '../simulation/chance.ts'
+
+const clock = install({ toFake: ['performance'] })
+const turn = { nowMs: 0, monoMs: 0, shared: true }
+/** One turn of the event loop. */
+const turnMs = 0.05
+
+interface Load {
+  roundTripMs: (nowMs: number) => number
+  perSecond: number
+  forMs?: number
+  /** From when on hits are measured. */
+  fromMs?: number
+}
+
+/** Hits that arrive by chance, and how long each waited for its answer. */
+async function play({ roundTripMs, perSecond, forMs = 150, fromMs = 20 }: Load) {
+  const chance = chanceOf(perSecond)
+  const calls = createCalls(() => '')
+  const pending: { dueMs: number; hits: Hits; answered: (isShared: boolean) => void }[] = []
+  const seen = { waitsMs: [] as number[], inFlightMax: 0, calls: 0 }
+  const startMs = performance.now()
+  const now = () => performance.now() - startMs
+  calls.start((hits, answered) => {
+    // Replies arrive in order.
+    const dueMs = Math.max(now() + roundTripMs(now()), pending.at(-1)?.dueMs ?? 0)
+    pending.push({ dueMs, hits, answered })
+    seen.calls++
+    if (now() > fromMs) seen.inFlightMax = Math.max(seen.inFlightMax, pending.length)
+  })
+  let nextMs = 0
+  while (now() < forMs || pending.length > 0) {
+    for (; nextMs <= now() && nextMs < forMs; nextMs -= (Math.log(1 - chance.next()) / perSecond) * 1000) {
+      const atMs = nextMs
+      const onCounted = () => atMs >= fromMs && seen.waitsMs.push(now() - atMs)
+      if (!calls.add('apk_1', onCounted)) throw new Error('shed')
+    }
+    while (pending[0] && pending[0].dueMs <= now()) {
+      const { hits, answered } = pending.shift()!
+      hits.answer([hits.size()], [1], turn)
+      answered(true)
+    }
+    await nextTurn()
+    clock.tick(turnMs)
+  }
+  seen.waitsMs.sort((a, b) => a - b)
+  const waitMs = (share: number) => seen.waitsMs[Math.floor(seen.waitsMs.length * share)]!
+  return { ...seen, waitMs }
+}
+const distancesMs = [0.5, 1, 2.5, 5, 10]
+const rates = [500, 2000, 8000, 14_000]
+for (const distanceMs of distancesMs)
+  t.test(`with Redis ${distanceMs} ms away, half of the hits wait at most a tenth longer`, async (t) => {
+    for (const perSecond of rates) {
+      const { waitMs, inFlightMax } = await play({ roundTripMs: () => distanceMs, perSecond })
+      const [median, p99] = [waitMs(0.5) / distanceMs, waitMs(0.99) / distanceMs]
+      t.ok(median <= 1.1, `${perSecond}/s: the median is ${median} times the distance`)
+      // Turns of the event loop are part of it, and weigh more when Redis is near.
+      t.ok(p99 <= (distanceMs < 2 ? 1.5 : 1.2), `${perSecond}/s: p99 is ${p99} times the distance`)
+      t.ok(inFlightMax <= 24, `${perSecond}/s: ${inFlightMax} in flight`)
+    }
+  })
+
+t.test('with Redis far away, hits still share calls', async (t) => {
+  const { calls, waitsMs } = await play({ roundTripMs: () => 10, perSecond: 14_000 })
+  t.ok(calls < waitsMs.length / 4, `${calls} calls for ${waitsMs.length} hits`)
+})
+
+t.test('with Redis near, two turns are in flight, also when it gets slow', async (t) => {
+  const near = await play({ roundTripMs: () => 0.2, perSecond: 14_000 })
+  t.equal(near.inFlightMax, 2)
+  const busy = await play({ roundTripMs: (nowMs) => (nowMs < 10 ? 0.2 : 3), perSecond: 14_000 })
+  t.equal(busy.inFlightMax, 2, 'a busy server gets fewer and larger calls')
+})
+
+t.test('a pause of Redis delays hits by not more than the pause and two round trips', async (t) => {
+  for (const distanceMs of [0.2, 2.5]) {
+    const roundTripMs = (nowMs: number) => (nowMs > 50 && nowMs < 100 ? 100 - nowMs : 0) + distanceMs
+    const { waitsMs } = await play({ roundTripMs, perSecond: 14_000 })
+    const longestMs = waitsMs.at(-1)!
+    t.ok(longestMs <= 50 + 2 * distanceMs + 2 * turnMs, `${longestMs} ms`)
+  }
+})
+
+t.test('sixteen lone calls show that Redis is farther than it was', async (t) => {
+  const pace = createPace()
+  t.equal(pace.turnsMax, 2, 'before the first answer')
+  pace.answered(0.2, true)
+  for (let i = 0; i < 100; i++) pace.answered(5, false)
+  for (let i = 0; i < 14; i++) pace.answered(5, true)
+  t.equal(pace.turnsMax, 2)
+  for (let i = 0; i < 17; i++) pace.answered(5, true)
+  t.equal(pace.turnsMax, 24)
+  pace.answered(1, false)
+  t.equal(pace.turnsMax, 10, 'one answer shows that it is nearer')
+  pace.reset()
+  t.equal(pace.turnsMax, 2, 'another server may be elsewhere')
+})

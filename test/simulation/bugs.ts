@@ -1,0 +1,141 @@
+/** Deliberate bugs, as patches of the compiled source. The simulation must find each of them. */
+
+export interface Bug {
+  name: string
+  file: string
+  from: string
+  to: string
+}
+
+const of = (file: string, ...bugs: [name: string, from: string, to: string][]): Bug[] =>
+  bugs.map(([name, from, to]) => ({ name, file, from, to }))
+
+const decide = of(
+  'src/guard/decide.ts',
+  ['the version is not checked', 'version <= key.version &&', ''],
+  [
+    'a lease counts as a confirmation',
+    "typeof version === 'number' &&\n        version <= key.version",
+    "(typeof version !== 'number' || version <= key.version)",
+  ],
+  ['a copy is trusted that no counter confirms', 'trust.degradedCacheTtlMs', 'trust.cacheTtlMs'],
+  ['a confirmed copy never grows old', 'ageMs < trust.cacheTtlMs)\n', 'true)\n'],
+  ['an old copy is used despite a fence', 'key.readAtMs < fromMs', 'false'],
+  ['an old copy is used without a report', 'monoMs >= untilMs', 'false'],
+  ['a copy outlives a change of server', 'key.readAtMs >= trust.invalidBeforeMs', 'true'],
+)
+
+const gate = of(
+  'src/guard/gate.ts',
+  [
+    'a version is confirmed from the cache',
+    'const { nowMs } = reply;',
+    "const { nowMs } = reply; if (typeof version === 'string') counter.confirm({ keyId: key.id, version: key.version }, version);",
+  ],
+  ['a key that was read again is not used', 'admit(found.key, count, nowMs)', 'admit(key, count, nowMs)'],
+  ['a read that lacks the change is used', 'found.key.version < leastOf(version)', 'false'],
+  ['nothing is ever confirmed', "if (typeof version === 'string')", 'if (false)'],
+)
+
+const reader = of(
+  'src/guard/key-reader.ts',
+  [
+    'the age of a copy starts at the reply',
+    'cacheName, hash, previousHash, readAtMs });',
+    'cacheName, hash, previousHash, readAtMs: performance.now() });',
+  ],
+  ['a refused key is admitted', 'credential === undefined || denied !== null', 'credential === undefined'],
+  [
+    'a look-up is shared with a request that came before',
+    'lookups.add(hashes)',
+    '(lookups[hashes.hash] ??= lookups.add(hashes).finally(() => delete lookups[hashes.hash]))',
+  ],
+)
+
+const oldCopies = of(
+  'src/guard/old-copies.ts',
+  ['an instance without old copies reports all the time', 'outageTtlMs > 0 && ', ''],
+  ['a fence keeps nothing out', 'allowed.fromMs = sentAtMs', 'allowed.fromMs = 0'],
+)
+
+const publication = [
+  ...of(
+    'src/guard/publish.ts',
+    ['an unconfirmed change is answered at once', 'sleep(maxStaleMs + marginMs', 'sleep(0'],
+    ['nobody waits for the fence', 'fences === null ||', 'true ||'],
+    ['an unconfirmed change counts as confirmed', 'if (!isConfirmed)', 'if (false)'],
+    ['an unconfirmed change waits for half the time', 'sleep(maxStaleMs + marginMs', 'sleep(maxStaleMs / 2'],
+  ),
+  ...of(
+    'src/redis/counter.ts',
+    ['a failed publication counts as confirmed', 'return false;', 'return true;'],
+    [
+      'a publication is not waited for',
+      'await withTimeout(Promise.all(raised)',
+      'withTimeout(Promise.all(raised)',
+    ],
+    ['another server goes unnoticed', 'return;\n                    onOtherServer();', 'return;'],
+  ),
+  ...of('src/postgres/published.ts', ['a change is answered before it is published', 'await published;', '']),
+  ...of(
+    'test/simulation/stores.ts',
+    ['a silent instance is not waited for', 'one.seenMs <=', 'true ||'],
+    [
+      'a change is published before it is committed',
+      'const versions = await',
+      'committed([{ keyId, version: 99 }]); const versions = await',
+    ],
+  ),
+]
+
+const scripts = of(
+  'test/simulation/redis-server.ts',
+  ['a key without a version is confirmed', 'return lease;', 'return 1;'],
+  ['every lease has the same token', 'const lease = `0', 'const lease = `0?1.1` || `0'],
+  ['a version is confirmed without its lease', 'if (get(name) === lease)', ''],
+  ['a publication leaves a version alone', 'const known = Math.max', 'return; const known = Math.max'],
+  ['a publication lowers a version', 'Math.max(raised,', 'raised || Math.max('],
+  ['hits of one key overwrite each other', 'Number(get(counter) ?? 0) + some', 'some'],
+)
+
+const counting = [
+  ...of(
+    'src/redis/shard.ts',
+    [
+      'an increment without a reply is repeated',
+      'withTimeout(sent, answerTimeoutMs)',
+      'withTimeout(sent, answerTimeoutMs).catch(() => withTimeout(scripts.hit(hits.keyIds, hits.sums), answerTimeoutMs))',
+    ],
+    ['a late reply answers again', 'sent.then((reply) => remember(', 'sent.then((reply) => answer('],
+    ['the window is that of the own clock', 'seconds * 1000 + Math.floor(micros / 1000)', 'now()'],
+    ['a local count starts at zero', 'lastCounts.add(keyId, minuteOf(reply.nowMs), 1)', '1'],
+  ),
+  ...of('src/redis/hits.ts', ['hits of one call share a number', 'next[index]++;', '']),
+  ...of('src/redis/calls.ts', ['a turn stays in flight', 'turnsInFlight--;', '']),
+  ...of('src/redis/with-timeout.ts', ['a call has no time limit', 'setImmediate(giveUp)', '{}']),
+  ...of('src/redis/server-state.ts', [
+    'an outage never ends',
+    "state.mode = 'shared';\n        state.outage",
+    'state.outage',
+  ]),
+]
+
+const answers = [
+  ...of('src/guard/refusals.ts', [
+    'a refusal is not waited for',
+    'await batcher.add(refusal)',
+    'batcher.add(refusal)',
+  ]),
+  ...of('src/guard/batcher.ts', ['a batch stays in flight', 'inFlight.delete(batch);', '']),
+]
+
+export const bugs: Bug[] = [
+  ...decide,
+  ...gate,
+  ...reader,
+  ...oldCopies,
+  ...publication,
+  ...scripts,
+  ...counting,
+  ...answers,
+]

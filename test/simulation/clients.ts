@@ -1,0 +1,127 @@
+/** Sends requests and changes, and checks every answer. */
+import { type Fleet, idOf, limitMax, tokens } from './fleet.ts'
+import type { Instance } from './instance.ts'
+import type { Decided } from './request.ts'
+import { instanceCount } from './schedule.ts'
+
+export interface Clients {
+  /** The latest version of each key that was answered. */
+  readonly answered: number[]
+  readonly sent: { requests: number; changes: number }
+  /** Requests and changes that wait for their answer. */
+  readonly waiting: number
+  request(instance: number, key: number, then?: (status: number) => void): void
+  change(instance: number, key: number, what: 'revoke' | 'limit', then?: (answered: boolean) => void): void
+  /** Nobody waits for this one any more. */
+  killed(instance: Instance): void
+  checkOverdue(): void
+}
+
+/** A request needs at most two look-ups, a count and a refusal, each with its time limit. */
+const requestMaxMs = 1000 + 100 + 1000 + 1200 + 500
+/** A publication waits until no copy is trusted. */
+const changeMaxMs = (cacheTtlMs: number) => 1100 + cacheTtlMs + 250 + 4000 + 1100 + 500
+
+export function createClients(fleet: Fleet): Clients {
+  const { time, chance, trace, fail } = fleet
+  const answered = tokens.map(() => 1)
+  const open = new Map<string, { instance: Instance; dueMs: number }>()
+  const admitted = new Map<string, number>()
+  const sent = { requests: 0, changes: 0 }
+
+  function add(instance: Instance, id: string, ms: number) {
+    // Without the pauses to come, which `pausedMs` counts from the start.
+    const dueMs = Math.max(time.nowMs, instance.process.pausedUntilMs) + ms * 1.02 - fleet.pausedMs
+    open.set(id, { instance, dueMs })
+  }
+
+  /** `since`: the version that had been answered when the request began. */
+  function check({ status, version, requestId }: Decided, i: number, key: number, since: number) {
+    if (version !== null && version < since)
+      fail(`${requestId} on i${i}: decided by version ${version} of key ${key}, ${since} was answered before`)
+    if (status === 401 && !fleet.postgres.audit.has(requestId)) fail(`${requestId}: 401 without its record`)
+    if (status === 401 && fleet.postgres.keys.get(idOf(key))!.revokedAt === null)
+      fail(`${requestId}: 401 for a usable key`)
+  }
+
+  /** In Redis or locally, an instance goes on from the last count that it saw. */
+  function admit({ process }: Instance, key: number, resetAtS: number) {
+    const name = `${process.number}:${key}:${resetAtS}`
+    const count = (admitted.get(name) ?? 0) + 1
+    admitted.set(name, count)
+    if (fleet.clockJumped || process.clockJumped || count <= limitMax) return
+    fail(`${process.name} admits ${count} requests with key ${key} in one minute, ${limitMax} are allowed`)
+  }
+
+  function request(i: number, key: number, then?: (status: number) => void) {
+    const instance = fleet.instances[i]!
+    const { process } = instance
+    if (process.killed) return
+    const requestId = `req_${sent.requests++}`
+    const since = answered[key]!
+    trace?.(`i${i} ← ${requestId} with key ${key}`)
+    add(instance, requestId, requestMaxMs)
+    const send = () =>
+      instance.request(tokens[key]!, requestId).then(
+        (decided) => {
+          const { status, version, resetAtS } = decided
+          if (!open.delete(requestId)) fail(`${requestId} was answered twice`)
+          trace?.(`i${i} → ${requestId} ${status}${version ? ` by version ${version}` : ''}`)
+          check(decided, i, key, since)
+          if (status === 200) admit(instance, key, resetAtS)
+          then?.(status)
+        },
+        (error: Error) => fail(`${requestId}: ${error.stack}`),
+      )
+    time.at(time.nowMs, send, process)
+  }
+
+  /** Requests that must see the change, now and soon. */
+  function requestAfter(key: number) {
+    const soonMs = time.nowMs + chance.between(0, 300)
+    for (let i = 0; i < instanceCount; i++)
+      for (const atMs of [time.nowMs, soonMs]) if (chance.is(0.5)) time.at(atMs, () => request(i, key), null)
+  }
+
+  const change: Clients['change'] = (i, key, what, then) => {
+    const instance = fleet.instances[i]!
+    if (instance.process.killed) return
+    const changeId = `change_${sent.changes++}`
+    trace?.(`i${i} ← ${changeId}: ${what} key ${key}`)
+    add(instance, changeId, changeMaxMs(fleet.cacheTtlMs))
+    const send = () =>
+      instance.change(idOf(key), what).then(
+        (version) => {
+          open.delete(changeId)
+          trace?.(`i${i} → ${changeId} answered: version ${version}`)
+          then?.(true)
+          if (version === 0) return
+          answered[key] = Math.max(answered[key]!, version)
+          requestAfter(key)
+        },
+        (error: Error) => {
+          open.delete(changeId)
+          trace?.(`i${i} → ${changeId} failed: ${error.message}`)
+          then?.(false)
+          if ((error as { statusCode?: number }).statusCode !== 503) fail(`${changeId}: ${error.stack}`)
+        },
+      )
+    time.at(time.nowMs, send, instance.process)
+  }
+
+  return {
+    answered,
+    sent,
+    get waiting() {
+      return open.size
+    },
+    request,
+    change,
+    killed(killed) {
+      for (const [id, { instance }] of open) if (instance === killed) open.delete(id)
+    },
+    checkOverdue() {
+      for (const [id, { dueMs }] of open) if (time.nowMs > dueMs + fleet.pausedMs) fail(`${id} has no answer`)
+    },
+  }
+}

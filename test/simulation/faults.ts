@@ -1,0 +1,111 @@
+/** What an action of a schedule does to the instances, the servers and the network. */
+import type { Clients } from './clients.ts'
+import { type Fleet, idOf, microsAt } from './fleet.ts'
+import { createServer, writesUntil } from './redis-server.ts'
+import { type Action, type Peer, pools } from './schedule.ts'
+
+type Acts = { [D in Action['do']]: (action: Action & { do: D }) => void }
+
+/** Resets each fault after its time. */
+export function createFaults(fleet: Fleet, clients: Clients): (action: Action) => void {
+  const { time, redis, postgres, after } = fleet
+  const instance = (i: number) => fleet.instances[i]!
+  const linksOf = ({ instance: i, server }: { instance: number; server: Peer }) =>
+    (server === 'postgres' ? pools : [server]).map((peer) => instance(i).links[peer])
+  const checkConnections = () => {
+    for (const one of fleet.instances) one.checkConnections()
+  }
+
+  function replaceRedis({ for: forMs, lag }: { for: number; lag: number | null }) {
+    const old = redis.master
+    old.down = true
+    const writes = lag === null ? [] : writesUntil(old, microsAt(time.nowMs - lag))
+    const next = createServer(() => microsAt(time.nowMs), writes, old.clockMs)
+    next.down = true
+    redis.master = next
+    fleet.countsLost()
+    checkConnections()
+    after(forMs, () => {
+      next.down = false
+    })
+  }
+
+  const acts: Acts = {
+    request(action) {
+      for (let n = 0; n < action.times; n++) clients.request(action.instance, action.key)
+    },
+    change: (action) => clients.change(action.instance, action.key, action.change),
+    pause(action) {
+      instance(action.instance).process.pausedUntilMs = time.nowMs + action.for
+      fleet.pausedMs += action.for
+    },
+    kill(action) {
+      const killed = instance(action.instance)
+      if (killed.process.killed) return
+      killed.process.killed = true
+      clients.killed(killed)
+      after(action.for, () => fleet.start(action.instance))
+    },
+    'jump clock'({ of, by }) {
+      if (of !== 'redis') {
+        instance(of).process.clockMs += by
+        instance(of).process.clockJumped = true
+        return
+      }
+      redis.master.clockMs += by
+      fleet.clockJumped = true
+      fleet.countsLost()
+    },
+    hold(action) {
+      for (const link of linksOf(action)) link.heldUntilMs = time.nowMs + action.for
+    },
+    refuse(action) {
+      for (const link of linksOf(action)) link.refusedUntilMs = time.nowMs + action.for
+      checkConnections()
+    },
+    delay(action) {
+      const links = linksOf(action)
+      for (const link of links) link.delayMs = action.ms
+      after(action.for, () => {
+        for (const link of links) link.delayMs = 1
+      })
+    },
+    freeze(action) {
+      const server = action.server === 'redis' ? redis.master : postgres
+      server.frozenUntilMs = time.nowMs + action.for
+    },
+    'restart postgres'(action) {
+      postgres.epoch++
+      postgres.downUntilMs = time.nowMs + action.for
+    },
+    'read standby'(action) {
+      const reader = instance(action.instance)
+      reader.lagMs = action.lag
+      after(action.for, () => {
+        reader.lagMs = 0
+      })
+    },
+    'restart redis': replaceRedis,
+    'fail over redis': replaceRedis,
+    'flush redis'() {
+      fleet.countsLost()
+      redis.master.data.clear()
+    },
+    evict(action) {
+      redis.master.data.delete(`rl:{${idOf(action.key)}}:v`)
+    },
+  }
+
+  return (action) => {
+    if (action.do !== 'request' && action.do !== 'change') fleet.trace?.(described(action))
+    ;(acts[action.do] as (action: Action) => void)(action)
+  }
+}
+
+/** "hold: instance 1, server redis, for 150" */
+function described({ at: _, do: what, ...details }: Action): string {
+  const values = Object.entries(details).map(
+    ([name, value]) => `${name} ${typeof value === 'number' ? Math.round(value) : value}`,
+  )
+  return values.length === 0 ? what : `${what}: ${values.join(', ')}`
+}

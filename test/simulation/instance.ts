@@ -1,0 +1,132 @@
+/** One instance: the real guard, counter and publication on the models of its servers. */
+import { createGate } from '../../src/guard/gate.ts'
+import { createKeyCache } from '../../src/guard/key-cache.ts'
+import { createOldCopies } from '../../src/guard/old-copies.ts'
+import { createPublish } from '../../src/guard/publish.ts'
+import { createRefusals } from '../../src/guard/refusals.ts'
+import { createHeartbeat } from '../../src/process/heartbeat.ts'
+import { createRedisCounter } from '../../src/redis/counter.ts'
+import { type KeyHasher, keyHasher, type TokenHashes } from '../../src/rules/key-hasher.ts'
+import type { Counter, InstanceReport } from '../../src/stores.ts'
+import type { Chance } from './chance.ts'
+import { createLink, type Link } from './link.ts'
+import type { PostgresServer } from './postgres.ts'
+import { createClient, type RedisService } from './redis-client.ts'
+import { type Decided, request } from './request.ts'
+import type { Pool } from './schedule.ts'
+import { createStores } from './stores.ts'
+import type { Process, Time, Trace } from './time.ts'
+
+export interface World {
+  readonly time: Time
+  readonly chance: Chance
+  readonly redis: RedisService
+  readonly postgres: PostgresServer
+  readonly cacheTtlMs: number
+  readonly outageTtlMs: number
+  readonly trace: Trace
+  onHit(keyId: string): void
+  onCounted(keyId: string, counted: Counted): void
+}
+
+export interface Counted {
+  count: number
+  nowMs: number
+  shared: boolean
+}
+
+export interface Instance {
+  readonly id: string
+  readonly process: Process
+  readonly links: Readonly<Record<'redis' | Pool, Link>>
+  readonly counter: Counter
+  /** Statements that read keys. */
+  lookups: number
+  /** How far the server is behind from which it reads keys. */
+  lagMs: number
+  request(token: string, requestId: string): Promise<Decided>
+  /** Resolves to the version that was answered, once the change is in force. */
+  change(keyId: string, change: 'revoke' | 'limit'): Promise<number>
+  /** After a server or a link has changed. */
+  checkConnections(): void
+}
+
+const realHasher = keyHasher('a secret of the simulation, thirty-two characters')
+const hashes = new Map<string, TokenHashes>()
+/** There are few tokens, and an HMAC takes as long as all else of a request. */
+export const hasher: KeyHasher = {
+  ...realHasher,
+  hashesOf(token) {
+    if (!hashes.has(token)) hashes.set(token, realHasher.hashesOf(token))
+    return hashes.get(token)!
+  },
+}
+
+/** To be called as an event of this process. */
+export function createInstance(world: World, process: Process): Instance {
+  const { time, chance, redis, cacheTtlMs, outageTtlMs, trace } = world
+  const links = createLinks()
+  const instance = {
+    id: `${process.name}@${process.number}`,
+    process,
+    links,
+    lookups: 0,
+    lagMs: 0,
+  } as Instance
+  const stores = createStores(world, instance)
+  const { client, check } = createClient(time, chance, process, { service: redis, link: links.redis, trace })
+  let invalidateCache = () => {}
+  const counter = createRedisCounter({
+    client,
+    onOutage: (outage) =>
+      trace?.(`${process.name}: ${outage ? `counts locally: ${outage.reason}` : 'counts in Redis'}`),
+    onOtherServer: () => invalidateCache(),
+  })
+  const oldCopies = createOldCopies(outageTtlMs)
+  const gate = createGate({
+    ...{ cacheTtlMs, outageTtlMs, degradedCacheTtlMs: 0, lookupTimeoutMs: 1000 },
+    ...{ hasher, keys: stores.keys, counter: watched(counter, world) },
+    cache: createKeyCache(1000),
+    oldCopies: oldCopies.allowed,
+    onUse() {},
+    onStaleHash() {},
+  })
+  invalidateCache = gate.invalidateBefore
+  const refusals = createRefusals({
+    ...{ audit: stores.audit, perAddressRpm: 1_000_000, timeoutMs: 1200 },
+    onBatch() {},
+    onShed() {},
+    onCommitted() {},
+    onOverBudget() {},
+  })
+  const heartbeat = createHeartbeat({
+    ...{ instances: stores.instances, oldCopies },
+    report: () => ({ id: instance.id }) as InstanceReport,
+    onFault() {},
+  })
+  void heartbeat.start()
+  const { fences } = stores.instances
+  const publish = createPublish({ counter, fences, maxStaleMs: cacheTtlMs, fenceTimeoutMs: 4000 })
+  return Object.assign(instance, {
+    counter,
+    request: (token: string, requestId: string) => request({ gate, refusals }, token, requestId),
+    change: (keyId: string, change: 'revoke' | 'limit') => stores.changeKey(publish, keyId, change),
+    checkConnections: check,
+  })
+}
+
+const createLinks = () => ({
+  ...{ redis: createLink(), lookups: createLink(), management: createLink() },
+  ...{ refusals: createLink(), reports: createLink() },
+})
+
+const watched = (counter: Counter, world: World): Pick<Counter, 'hit' | 'confirm'> => ({
+  confirm: counter.confirm,
+  hit(keyId, onCounted) {
+    world.onHit(keyId)
+    return counter.hit(keyId, (count, version, reply) => {
+      world.onCounted(keyId, { count, nowMs: reply.nowMs, shared: reply.shared })
+      onCounted(count, version, reply)
+    })
+  },
+})

@@ -1,0 +1,136 @@
+/** Redis as src/redis uses it: one connection at a time to the server that is the master. */
+import { EventEmitter } from 'node:events'
+import type { Redis } from 'ioredis'
+import type { Chance } from './chance.ts'
+import { createPipe, type Link } from './link.ts'
+import type { RedisServer } from './redis-server.ts'
+import type { Process, Time, Trace } from './time.ts'
+
+export interface RedisService {
+  /** Which server clients reach now. */
+  master: RedisServer
+}
+
+interface Connection {
+  server: RedisServer
+  open: boolean
+  /** Whether what was sent before the end still arrives. */
+  deliversRest: boolean
+  pending: Set<(error: Error) => void>
+}
+
+const connectTimeoutMs = 1000
+const retryMs = 200
+
+/** As connectRedis makes it: nothing is queued, resent or retried, and it reconnects every 200 ms. */
+export function createClient(
+  time: Time,
+  chance: Chance,
+  owner: Process,
+  { service, link, trace }: { service: RedisService; link: Link; trace: Trace },
+): { client: Redis; check(): void } {
+  const events = new EventEmitter()
+  let connection: Connection | null = null
+  let ended = false
+  const client = Object.assign(events, {
+    status: 'connecting',
+    options: {},
+    defineCommand(name: string) {
+      const command = (...args: (string | number)[]) => send(name, args)
+      Object.assign(client, { [name]: command, [`${name}Buffer`]: command })
+    },
+    get: (name: string) => send('get', [name]),
+    disconnect(reconnect = false) {
+      ended = !reconnect
+      end(new Error('Connection is closed.'))
+    },
+  })
+
+  function connect() {
+    if (ended) return
+    client.status = 'connecting'
+    const server = service.master
+    const refused = server.down || link.refusedUntilMs > time.nowMs
+    const silent = link.heldUntilMs > time.nowMs
+    const waitMs = silent ? connectTimeoutMs : chance.between(0.2, 2)
+    time.at(time.nowMs + waitMs, () => (refused || silent ? fail(silent) : ready(server)), owner)
+  }
+
+  function fail(silent: boolean) {
+    const error = silent ? new Error('connect ETIMEDOUT') : new Error('connect ECONNREFUSED')
+    events.emit('error', Object.assign(error, { code: silent ? 'ETIMEDOUT' : 'ECONNREFUSED' }))
+    closed()
+  }
+
+  function ready(server: RedisServer) {
+    if (server.down || server !== service.master) return fail(false)
+    connection = { server, open: true, deliversRest: chance.is(0.5), pending: new Set() }
+    toServer = createPipe(time, chance, link)
+    toClient = createPipe(time, chance, link)
+    client.status = 'ready'
+    events.emit('connect')
+  }
+
+  function closed() {
+    client.status = 'reconnecting'
+    events.emit('close')
+    time.at(time.nowMs + retryMs, connect, owner)
+  }
+
+  function end(error: Error) {
+    if (connection === null) return
+    const { pending } = connection
+    connection.open = false
+    connection = null
+    for (const reject of pending) reject(error)
+    closed()
+  }
+
+  let toServer: ReturnType<typeof createPipe>
+  let toClient: ReturnType<typeof createPipe>
+
+  function send(command: string, args: (string | number)[]): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      if (connection === null) return reject(new Error("Stream isn't writeable"))
+      const on = connection
+      const { server, pending } = on
+      pending.add(reject)
+      const [there, back] = [toServer, toClient]
+      there(
+        () => server.frozenUntilMs,
+        () => {
+          if (server.down || (!on.open && !on.deliversRest)) return
+          const reply = server.run(command, args)
+          if (command !== 'latchkeyProbe') trace?.(`${owner.name}: ${described(command, args, server)}`)
+          const deliver = () => {
+            if (!on.open) return
+            pending.delete(reject)
+            resolve(reply)
+          }
+          back(
+            () => 0,
+            () => time.at(time.nowMs, deliver, owner),
+          )
+        },
+      )
+    })
+  }
+
+  time.at(time.nowMs, connect, owner)
+  return {
+    client: client as unknown as Redis,
+    /** Ends the connection if its server is down or the link refuses it. */
+    check() {
+      if (connection === null) return
+      if (!connection.server.down && link.refusedUntilMs <= time.nowMs) return
+      time.at(time.nowMs, () => end(new Error('read ECONNRESET')), owner)
+    },
+  }
+}
+
+/** "hit of apk_0: Redis has 2" */
+function described(command: string, args: (string | number)[], { data }: RedisServer): string {
+  const names = args.map(String).filter((arg) => data.has(arg))
+  const what = command.replace(/^latchkey|Buffer$/g, '').toLowerCase()
+  return names.map((name) => `${what} of ${name.slice(4, -3)}: Redis has ${data.get(name)!.text}`).join('; ')
+}

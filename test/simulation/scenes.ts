@@ -1,0 +1,134 @@
+/**
+ * Schedules around one change that take several faults in the right order, so that chance alone
+ * seldom makes them. `a` makes the change, `b` has a copy of the key.
+ */
+import type { Chance } from './chance.ts'
+import type { Action } from './schedule.ts'
+
+export interface Scene {
+  cacheTtlMs: number
+  outageTtlMs: number
+  actions: Action[]
+}
+
+/** How everybody reaches their servers again, before the run ends. */
+const longMs = 8000
+
+type Cast = { chance: Chance; atMs: number; a: number; b: number; c: number }
+
+const request = (at: number, instance: number): Action => ({ at, do: 'request', instance, key: 0, times: 1 })
+const several = (chance: Chance, max: number, one: () => Action) =>
+  Array.from({ length: 1 + chance.whole(max) }, one)
+const change = ({ chance, atMs, a }: Cast): Action => ({
+  ...{ at: atMs, do: 'change', instance: a, key: 0 },
+  change: chance.is(0.25) ? 'revoke' : 'limit',
+})
+const cutOff = (chance: Chance) => chance.oneOf(['refuse', 'refuse', 'hold'] as const)
+
+/** `a` cannot reach Redis. */
+const redisLost = ({ chance, atMs, a }: Cast): Action => ({
+  ...{ at: atMs - chance.between(0, 300), do: cutOff(chance), instance: a, server: 'redis', for: longMs },
+})
+
+/**
+ * `a` loses Redis while `b` loses Postgres, or one of its pools first. What `b` has read goes on for
+ * as long as it may.
+ */
+function split(cast: Cast): Scene {
+  const { chance, atMs, b } = cast
+  const cacheTtlMs = chance.oneOf([0, 400, 1500])
+  const lostAtMs = atMs + chance.between(-600, cacheTtlMs + 2000)
+  const server = chance.oneOf(['postgres', 'lookups'] as const)
+  const actions: Action[] = [
+    redisLost(cast),
+    change(cast),
+    request(Math.min(lostAtMs, atMs) - chance.between(1, 800), b),
+    { at: lostAtMs, do: cutOff(chance), instance: b, server, for: longMs },
+    ...several(chance, 3, () => request(Math.max(atMs, lostAtMs) + chance.between(0, longMs), b)),
+  ]
+  if (chance.is(0.5)) {
+    const at = Math.max(0, lostAtMs - chance.between(0, 3000))
+    actions.push({ at, do: cutOff(chance), instance: b, server: 'reports', for: longMs })
+  }
+  return { cacheTtlMs, outageTtlMs: chance.oneOf([2500, 10_000]), actions }
+}
+
+/** Redis loses a change that it has confirmed, and still has the version before. */
+function rollback({ chance, atMs, ...cast }: Cast): Scene {
+  const lostAtMs = atMs + chance.between(4, 300)
+  return {
+    cacheTtlMs: chance.oneOf([1500, 3000]),
+    outageTtlMs: chance.oneOf([0, 2500, 10_000]),
+    actions: [
+      request(atMs - chance.between(20, 1400), cast.b),
+      change({ chance, atMs, ...cast }),
+      {
+        at: lostAtMs,
+        do: chance.oneOf(['fail over redis', 'restart redis'] as const),
+        for: chance.between(1, 300),
+        lag: lostAtMs - atMs + chance.between(0, 20),
+      },
+      ...several(chance, 4, () => request(lostAtMs + chance.between(100, 1500), cast.b)),
+    ],
+  }
+}
+
+/** `b` reads the key before the change, and gets the answer after it. */
+function slowRead({ chance, atMs, b }: Cast): Action[] {
+  return [
+    request(atMs - chance.between(1050, 1300), b),
+    {
+      ...{ at: atMs - 1000, do: 'delay', instance: b, server: 'lookups', for: 2500 },
+      ms: chance.oneOf([400, 600, 900]),
+    },
+    request(atMs - chance.between(0, 500), b),
+  ]
+}
+
+/** The change is answered before that, although Redis has not confirmed it. */
+function overtaken(cast: Cast): Scene {
+  const { chance, atMs, b } = cast
+  const later = several(chance, 3, () => request(atMs + chance.between(250, 1200), b))
+  return {
+    cacheTtlMs: chance.oneOf([0, 0, 400]),
+    outageTtlMs: chance.oneOf([0, 2500]),
+    actions: [...slowRead(cast), redisLost(cast), change(cast), ...later],
+  }
+}
+
+/** Redis loses the change that it has confirmed, and asks for another read. */
+function flushed(cast: Cast): Scene {
+  const { chance, atMs, b, c } = cast
+  const lostAtMs = atMs + chance.between(5, 300)
+  return {
+    cacheTtlMs: 3000,
+    outageTtlMs: 2500,
+    actions: [
+      request(atMs - 1300, c),
+      ...slowRead(cast),
+      { at: atMs - 800, do: 'flush redis' },
+      change(cast),
+      { at: lostAtMs, do: 'flush redis' },
+      request(lostAtMs + chance.between(0, 100), b),
+      ...several(chance, 4, () => request(lostAtMs + chance.between(100, 1500), chance.oneOf([b, c]))),
+    ],
+  }
+}
+
+/** Two changes reach Redis in the wrong order, and `b` reads a standby that lacks the second. */
+function crossed({ chance, atMs, a, b, c }: Cast): Scene {
+  const secondMs = atMs + chance.between(10, 150)
+  return {
+    cacheTtlMs: 3000,
+    outageTtlMs: 2500,
+    actions: [
+      { at: atMs - 100, do: 'delay', instance: a, server: 'redis', for: 1000, ms: 600 },
+      { at: atMs - 50, do: 'read standby', instance: b, for: 1500, lag: chance.between(100, 600) },
+      { at: atMs, do: 'change', instance: a, key: 0, change: 'limit' },
+      { at: secondMs, do: 'change', instance: c, key: 0, change: 'limit' },
+      ...several(chance, 4, () => request(secondMs + chance.between(50, 800), b)),
+    ],
+  }
+}
+
+export const scenes: ((cast: Cast) => Scene)[] = [split, rollback, overtaken, flushed, crossed]

@@ -1,0 +1,114 @@
+/** What src/postgres does, on the model of Postgres. */
+import { runPublished } from '../../src/postgres/published.ts'
+import type { AuditLog, InstanceStore, KeyStore, KeyVersion, Publish } from '../../src/stores.ts'
+import type { Instance, World } from './instance.ts'
+import { createModelPool, keysBehind, type PostgresServer, type Statement } from './postgres.ts'
+import type { Pool } from './schedule.ts'
+import { startMs } from './time.ts'
+
+export interface Stores {
+  keys: Pick<KeyStore, 'findByHash'>
+  audit: Pick<AuditLog, 'recordRefusals'>
+  instances: Pick<InstanceStore, 'fences' | 'report' | 'remove'>
+  /** Resolves to the version that was answered. */
+  changeKey(publish: Publish, keyId: string, change: 'revoke' | 'limit'): Promise<number>
+}
+
+/** As in src/wiring/pools.ts. */
+const timeouts: Record<Pool, number> = { lookups: 1000, management: 1100, refusals: 1200, reports: 1000 }
+
+export function createStores(world: World, instance: Instance): Stores {
+  const { time, chance, postgres: server, trace } = world
+  const { process, links } = instance
+  const pool = (name: Pool) =>
+    createModelPool(time, chance, process, { server, link: links[name], timeoutMs: timeouts[name], trace })
+  const [lookups, management, refusals, reports] = [
+    ...[pool('lookups'), pool('management'), pool('refusals'), pool('reports')],
+  ] as const
+  const statement =
+    (on: ReturnType<typeof pool>): Statement =>
+    (run, what) =>
+      on.run((sql) => (sql as unknown as Statement)(run, what))
+
+  return {
+    keys: {
+      findByHash(hashes) {
+        instance.lookups++
+        return statement(lookups)(
+          (server, nowS) =>
+            keysBehind(server, time.nowMs, instance.lagMs)
+              .filter(({ hash }) => hashes.includes(hash))
+              .map((key) => ({ ...key, nowS })),
+          (keys) => keys.map(({ id, version }) => `reads version ${version} of ${id}`).join(', '),
+        )
+      },
+    },
+    audit: {
+      recordRefusals: (records) =>
+        statement(refusals)(({ audit }) => {
+          for (const { requestId } of records) audit.add(requestId)
+        }),
+    },
+    instances: instanceStore(world, statement(management), statement(reports)),
+    changeKey: (publish, keyId, change) =>
+      runPublished<number>({ pool: management, lane: null, publish }, async (sql, committed) => {
+        const versions = await (sql as unknown as Statement)(
+          (server, nowS) => changed(server, nowS, keyId, change),
+          ([one]) => one && `commits version ${one.version} of ${keyId}`,
+        )
+        committed(versions)
+        return versions[0]?.version ?? 0
+      }),
+  }
+}
+
+/** As src/postgres/keys.ts: what must be published. */
+function changed(
+  { keys, past }: PostgresServer,
+  nowS: number,
+  keyId: string,
+  change: 'revoke' | 'limit',
+): KeyVersion[] {
+  const key = keys.get(keyId)!
+  past.push({ untilMs: nowS * 1000 - startMs, key: { ...key } })
+  if (key.revokedAt !== null && change === 'limit') return []
+  if (key.revokedAt === null) key.version++
+  if (change === 'revoke') key.revokedAt ??= nowS
+  else key.rateLimitRpm = key.rateLimitRpm === 5 ? 8 : 5
+  return [{ keyId, version: key.version }]
+}
+
+/** As src/postgres/instances.ts. */
+const instanceStore = (
+  { time, outageTtlMs }: World,
+  management: Statement,
+  reports: Statement,
+): Stores['instances'] => ({
+  fences: {
+    raise: () =>
+      management(
+        (server) => ++server.fence,
+        (fence) => `raises fence ${fence}`,
+      ),
+    passed: (fence) =>
+      management(
+        ({ instances }) =>
+          [...instances.values()].every(
+            (one) => one.fence >= fence || one.seenMs <= time.nowMs - outageTtlMs - 1000,
+          ),
+        (passed) => `fence ${fence} ${passed ? 'has' : 'has not'} passed`,
+      ),
+  },
+  report({ id }, fence) {
+    let before: number | undefined
+    return reports(
+      (server) => {
+        before = server.instances.get(id)?.fence
+        server.instances.set(id, { seenMs: time.nowMs, fence })
+        return server.fence
+      },
+      (latest) => (before === fence ? undefined : `reports fence ${fence}, the latest is ${latest}`),
+    )
+  },
+  remove: async () => {},
+})

@@ -1,0 +1,209 @@
+/**
+ * Virtual time for several processes in one. Every timer, turn of an event loop and message is an
+ * event that belongs to one of them. Events run one at a time, in the order of their moments, and
+ * each runs with the clocks of its process. A process may run fast or slow, pause, or be killed.
+ */
+import { createRequire, syncBuiltinESMExports } from 'node:module'
+
+export interface Process {
+  readonly name: string
+  readonly number: number
+  /** Of its monotonic clock. */
+  readonly rate: number
+  /** Its wall clock less the real time. */
+  clockMs: number
+  clockJumped: boolean
+  /** Its event loop is busy until then. */
+  pausedUntilMs: number
+  killed: boolean
+}
+
+let processes = 0
+
+export const createProcess = (name: string, rate = 1, clockMs = 0): Process => ({
+  name,
+  number: processes++,
+  rate,
+  clockMs,
+  clockJumped: false,
+  pausedUntilMs: 0,
+  killed: false,
+})
+
+/** The order of an event loop: after a pause, timers that are due run before messages are read. */
+export const phases = { timers: 0, messages: 1, immediates: 2 } as const
+
+interface Event {
+  atMs: number
+  phase: number
+  number: number
+  owner: Process | null
+  /** Null once it is cancelled. */
+  run: (() => void) | null
+}
+
+/** Takes a line of a readable trace, where somebody reads it. */
+export type Trace = ((line: string) => void) | undefined
+
+/** When a run starts, Unix milliseconds; 5 s before a minute ends. */
+export const startMs = 29_000_000 * 60_000 + 55_000
+
+export interface Time {
+  readonly nowMs: number
+  /** The process that runs now; null for the network and the servers. */
+  readonly current: Process | null
+  /** How many events have run. */
+  readonly events: number
+  at(atMs: number, run: () => void, owner?: Process | null, phase?: number): () => void
+  /** Runs events until nothing is left, the time is over, or `stop` is called. */
+  run(untilMs: number): Promise<void>
+  stop(): void
+}
+
+// Taken before the simulation replaces them.
+const nextTurn = setImmediate
+const turnsAtOnce = 64
+
+export function createTime(): Time {
+  let nowMs = 0
+  let current: Process | null = null
+  let number = 0
+  let events = 0
+  let stopped = false
+  const heap: Event[] = []
+  const before = (a: Event, b: Event) =>
+    a.atMs !== b.atMs ? a.atMs < b.atMs : a.phase !== b.phase ? a.phase < b.phase : a.number < b.number
+
+  function push(event: Event) {
+    let i = heap.push(event) - 1
+    while (i > 0) {
+      const parent = (i - 1) >> 1
+      if (!before(event, heap[parent]!)) break
+      heap[i] = heap[parent]!
+      i = parent
+    }
+    heap[i] = event
+  }
+
+  function pop(): Event {
+    const first = heap[0]!
+    const last = heap.pop()!
+    if (heap.length === 0) return first
+    let i = 0
+    for (;;) {
+      let child = 2 * i + 1
+      if (child >= heap.length) break
+      if (child + 1 < heap.length && before(heap[child + 1]!, heap[child]!)) child++
+      if (!before(heap[child]!, last)) break
+      heap[i] = heap[child]!
+      i = child
+    }
+    heap[i] = last
+    return first
+  }
+
+  /** Whether the event may have settled promises: the network and the servers have none. */
+  function step(): boolean {
+    const event = pop()
+    const { owner, run } = event
+    if (run === null || owner?.killed) return false
+    if (owner && owner.pausedUntilMs > event.atMs) {
+      event.atMs = owner.pausedUntilMs
+      event.number = number++
+      push(event)
+      return false
+    }
+    nowMs = Math.max(nowMs, event.atMs)
+    current = owner
+    events++
+    run()
+    return owner !== null
+  }
+
+  const time: Time = {
+    get nowMs() {
+      return nowMs
+    },
+    get current() {
+      return current
+    },
+    get events() {
+      return events
+    },
+    at(atMs, run, owner = current, phase = phases.messages) {
+      const event: Event = { atMs: Math.max(atMs, nowMs), phase, number: number++, owner, run }
+      push(event)
+      return () => {
+        event.run = null
+      }
+    },
+    stop() {
+      stopped = true
+    },
+    run: (untilMs) =>
+      new Promise((resolve, reject) => {
+        let over = false
+        const isDue = () => !stopped && heap.length > 0 && heap[0]!.atMs <= untilMs
+        // Node settles promises between two turns of its event loop.
+        function turn() {
+          if (over) return
+          try {
+            while (isDue()) if (step()) return
+          } catch (error) {
+            reject(error as Error)
+          }
+          over = true
+          if (!stopped) nowMs = Math.max(nowMs, untilMs)
+          current = null
+          resolve()
+        }
+        function turns() {
+          for (let i = 1; i < turnsAtOnce; i++) nextTurn(turn)
+          nextTurn(() => {
+            turn()
+            if (!over) turns()
+          })
+        }
+        turns()
+      }),
+  }
+  return time
+}
+
+const promised = createRequire(import.meta.url)('node:timers/promises') as { setTimeout: unknown }
+
+/** From now on every clock and timer of this real process is that of the running simulation. */
+export function useTime(timeNow: () => Time): void {
+  const clock = () => {
+    const { nowMs, current } = timeNow()
+    return 1_000_000 + nowMs * (current?.rate ?? 1)
+  }
+  const after = (ms: number, run: () => void, phase?: number) => {
+    const time = timeNow()
+    const atMs = time.nowMs + ms / (time.current?.rate ?? 1)
+    const cancel = time.at(atMs, run, time.current, phase)
+    const timer = { cancel, ref: () => timer, unref: () => timer, hasRef: () => true }
+    return timer
+  }
+  type Timer = ReturnType<typeof after>
+  const cancel = (timer?: Timer) => timer?.cancel()
+  Object.assign(globalThis, {
+    setTimeout: (run: (...args: unknown[]) => void, ms = 1, ...args: unknown[]) =>
+      after(Math.max(1, ms), () => run(...args), phases.timers),
+    setImmediate: (run: (...args: unknown[]) => void, ...args: unknown[]) =>
+      after(0, () => run(...args), phases.immediates),
+    clearTimeout: cancel,
+    clearImmediate: cancel,
+  })
+  performance.now = clock
+  Date.now = () => Math.floor(startMs + timeNow().nowMs + (timeNow().current?.clockMs ?? 0))
+  promised.setTimeout = (ms: number, value: unknown, { signal }: { signal?: AbortSignal } = {}) =>
+    new Promise((resolve, reject) => {
+      const timer = setTimeout(() => resolve(value), ms) as unknown as Timer
+      signal?.addEventListener('abort', () => {
+        timer.cancel()
+        reject(signal.reason)
+      })
+    })
+  syncBuiltinESMExports()
+}
