@@ -1,0 +1,86 @@
+/**
+ * `npm run mutate [-- FILE…]`: changes the product in one place after the other, and runs the tests
+ * that need no servers against each change. One that no test notices has survived. Prints a score
+ * for each file and every survivor; fails if a file has less than 95 %.
+ */
+import { execFile } from 'node:child_process'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { availableParallelism, tmpdir } from 'node:os'
+import { join, relative, resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import ts from 'typescript'
+import { type Mutant, mutantsOf } from './mutants.ts'
+import { sourcesIn, testsOf } from './tests-of.ts'
+
+const root = resolve(import.meta.dirname, '../..')
+const folders = ['src/rules', 'src/guard', 'src/redis', 'plugins']
+const wantedPercent = 95
+/** Many times what the slowest of these tests takes. A mutant may never end. */
+const testMsMax = 120_000
+
+/** Mutants that behave as the original does, each with the reason. */
+const equivalent: { file: string; change: string; why: string }[] = JSON.parse(
+  await readFile(join(import.meta.dirname, 'equivalent.json'), 'utf8'),
+)
+const compilerOptions: ts.CompilerOptions = {
+  target: ts.ScriptTarget.ES2023,
+  module: ts.ModuleKind.ESNext,
+  verbatimModuleSyntax: true,
+}
+const folder = await mkdtemp(join(tmpdir(), 'mutants-'))
+const loaders = ['test/run/typescript.mjs', 'test/mutation/loader.mjs'].map((path) => `--import=./${path}`)
+
+/** Whether the file's tests pass, with the given program in place of `file`. */
+function passes(test: string, file: string, program: string): Promise<boolean> {
+  const env = {
+    ...process.env,
+    TAP_BAIL: '1',
+    MUTANT_URL: pathToFileURL(join(root, file)).href,
+    MUTANT_JS: program,
+  }
+  const options = { cwd: root, env, timeout: testMsMax, killSignal: 'SIGKILL', maxBuffer: 2 ** 28 } as const
+  return new Promise((done) => {
+    execFile(process.execPath, [...loaders, test], options, (error) => done(error === null))
+  })
+}
+
+async function survives(file: string, source: string, mutant: Mutant, tests: string[], name: string) {
+  const text = source.slice(0, mutant.start) + mutant.replacement + source.slice(mutant.end)
+  const program = join(folder, `${name}.js`)
+  await writeFile(program, ts.transpileModule(text, { compilerOptions }).outputText)
+  for (const test of tests) if (!(await passes(test, file, program))) return false
+  return true
+}
+
+/** Tries all mutants of the file, as many at once as there are cores. Returns its share of noticed ones. */
+async function tryFile(file: string): Promise<number> {
+  const source = await readFile(join(root, file), 'utf8')
+  const tests = await testsOf(root, file)
+  const mutants = mutantsOf(file, source).filter(
+    ({ change }) => !equivalent.some((known) => known.file === file && known.change === change),
+  )
+  const waiting = [...mutants.entries()]
+  const survivors: Mutant[] = []
+  async function lane() {
+    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+      const [n, mutant] = next
+      if (!(await survives(file, source, mutant, tests, `${n}`))) continue
+      survivors.push(mutant)
+      console.log(`${file}:${mutant.line}  ${mutant.change}`)
+    }
+  }
+  await Promise.all(Array.from({ length: availableParallelism() }, lane))
+  const percent = mutants.length === 0 ? 100 : 100 * (1 - survivors.length / mutants.length)
+  console.log(`${file}: ${percent.toFixed(0)} % of ${mutants.length} noticed by ${tests.length} test files\n`)
+  return percent
+}
+
+const given = process.argv.slice(2).map((path) => relative(root, resolve(path)))
+const files = given.length > 0 ? given : (await Promise.all(folders.map((f) => sourcesIn(root, f)))).flat()
+const low: string[] = []
+for (const file of files) if ((await tryFile(file)) < wantedPercent) low.push(file)
+await rm(folder, { recursive: true })
+if (low.length > 0) {
+  console.error(`Below ${wantedPercent} %: ${low.join(', ')}`)
+  process.exitCode = 1
+}
