@@ -36,7 +36,26 @@ t.test('a run with a failure shows it again at its end', async (t) => {
   const { code, stderr } = await run(t, { 'a.test.js': fails, 'b.test.js': passes })
   t.equal(code, 1)
   t.match(stderr, /These have failed:\n +not ok 1 - the sum\n +---\n[\s\S]*a\.test\.js/)
+  t.match(stderr, /Running these again, one at a time:\n +test\/a\.test\.js\n/)
+  t.match(stderr, /These have failed again:\n +not ok 1 - the sum\n/)
   t.notMatch(stderr, /not ok \d+ - outer/)
+})
+
+t.test('a run passes if what failed beside others passes alone, and says so', async (t) => {
+  const once = `import { existsSync, writeFileSync } from 'node:fs'
+import t from 'tap'
+t.ok(existsSync('seen'), 'it was here before')
+writeFileSync('seen', '')
+`
+  const { code, stderr } = await run(t, { 'a.test.js': once, 'b.test.js': passes })
+  t.equal(code, 0)
+  t.match(stderr, /These have failed:\n +not ok 1 - it was here before\n[\s\S]*All of these now pass/)
+})
+
+t.test('a run of a single file is not repeated', async (t) => {
+  const { code, stderr } = await run(t, { 'a.test.js': "import t from 'tap'\nt.fail('never')\n" })
+  t.equal(code, 1)
+  t.notMatch(stderr, /Running these again/)
 })
 
 t.test('a run in which the result of a file is lost fails and names the file', async (t) => {
