@@ -10,6 +10,7 @@ const compiled = (path: string) => fileURLToPath(new URL(path, import.meta.url))
 export const latchkeyCli = compiled('../src/cli.js')
 export const probe = new URL('probe.js', import.meta.url).href
 export const candidateProgram = (name: string) => compiled(`candidates/${name}.js`)
+export const delayProgram = compiled('servers/delay.js')
 export const wrkScript = fromRoot('bench/load/wrk.lua')
 export const results = fromRoot('bench/results')
 export const dashboardPicture = fromRoot('docs/dashboard.png')

@@ -3,7 +3,7 @@
  * everything it needs, measures, writes bench/results, and says which targets were met.
  *
  *   hot-key, many-keys, growth, processes,
- *   in-process                              the benchmarks; all of them if none is named
+ *   in-process, steady, viewer              the benchmarks; all of them if none is named
  *   profile                                 where Latchkey's time goes
  *   scaling                                 puts the figures of bench/results into docs/scaling.md
  */
@@ -12,6 +12,8 @@ import { hotKey } from './benchmarks/hot-key.ts'
 import { inProcess } from './benchmarks/in-process.ts'
 import { manyKeys } from './benchmarks/many-keys.ts'
 import { processes } from './benchmarks/processes.ts'
+import { steady } from './benchmarks/steady.ts'
+import { viewer } from './benchmarks/viewer.ts'
 import { type Facts, readFacts } from './facts.ts'
 import { type Options, readOptions } from './options.ts'
 import type { Outcome } from './outcome.ts'
@@ -27,6 +29,8 @@ const benchmarks: Record<string, (rig: Rig) => Promise<Outcome | null>> = {
   growth,
   processes,
   'in-process': inProcess,
+  steady,
+  viewer,
 }
 const tools: Record<string, (rig: Rig) => Promise<void>> = { profile }
 

@@ -1,0 +1,109 @@
+/**
+ * Latency at rates that a service really has, with Redis and Postgres on this machine or across a
+ * network.
+ */
+import { steadyLoad } from '../load/steady.ts'
+import type { Subject } from '../measure.ts'
+import { atMost, type Outcome, type Table, type Target } from '../outcome.ts'
+import { cpuRatio, perRound, ratio } from '../ratios.ts'
+import type { Database, Rig } from '../rig.ts'
+import { inRounds } from '../rounds.ts'
+import type { CandidateName } from '../servers/candidate.ts'
+import { awayFrom, roundTripMs } from '../servers/distance.ts'
+
+const limiters = ['fastify-rate-limit', 'flexible'] as const
+const names: CandidateName[] = ['latchkey', 'bare', ...limiters, 'obvious', 'caching']
+const keys = 1000
+const delaysMs = [0, 1, 5]
+const ratesPerS = [500, 2000]
+/** Of the most that a candidate answers. */
+const shareOfMost = 0.7
+/** Of the most. Above it a queue grows, and a latency says only for how long. */
+const shareMax = 0.9
+/** Nine tables take long enough. */
+const roundsMax = 5
+/** As often as the slowest candidate needs to compile its hot code. */
+const warmUpS = 3
+const connections = 256
+
+/** What a request may add to `bare`, by the distance of Redis. */
+const distanceMax = 1.1
+
+export async function steady(rig: Rig): Promise<Outcome> {
+  const database = await rig.database('steady', keys)
+  const found = []
+  for (const delayMs of delaysMs) found.push(await atDistance(rig, database, delayMs))
+  return {
+    name: 'steady',
+    title: 'At a steady rate',
+    tables: found.flatMap(({ tables }) => tables),
+    targets: found.flatMap(({ targets }) => targets),
+    notes: [
+      'Each request is due at its own time, and its latency counts from then. The load looks every millisecond for what is due; `bare` shows what that adds.',
+      'A network is a process that holds each reply of Redis and Postgres back. Its timers are late by up to a millisecond, so the distance is a measured one: the median PING through it.',
+      ...found.flatMap(({ notes }) => notes),
+    ],
+  }
+}
+
+async function atDistance(rig: Rig, database: Database, delayMs: number) {
+  const servers = { url: database.url, redisUrl: rig.redis.url }
+  if (delayMs > 0) {
+    const [postgres, redis] = [await awayFrom(database.url, delayMs), await awayFrom(rig.redis.url, delayMs)]
+    for (const { stop } of [postgres, redis]) rig.stopWithCandidates(stop)
+    Object.assign(servers, { url: postgres.url, redisUrl: redis.url })
+  }
+  const distanceMs = await roundTripMs(servers.redisUrl)
+  const { tokensFile } = database
+  const subjects: Subject[] = []
+  const most = new Map<string, number>()
+  for (const name of names) {
+    const one = await rig.start(name, servers)
+    const tokens = () => ({ first: 0, count: keys })
+    subjects.push({ name, url: one.url, processes: [one], tokensFile, tokens })
+    const shot = { url: `${one.url}/v1/verify`, tokensFile, ...tokens(), connections }
+    await rig.load.shoot({ ...shot, seconds: warmUpS })
+    const { requests, seconds } = await rig.load.shoot({ ...shot, seconds: rig.seconds })
+    most.set(one.url, requests / seconds)
+    rig.say(`${name}: at most ${Math.round(requests / seconds)} req/s`)
+  }
+
+  const where = delayMs === 0 ? 'Redis and Postgres on this machine' : `Redis and Postgres ${delayMs} ms away`
+  const tables: Table[] = []
+  const targets: Target[] = []
+  const notes: string[] = []
+  for (const perS of [...ratesPerS, null]) {
+    const rates = new Map(subjects.map(({ url }) => [url, perS ?? shareOfMost * most.get(url)!]))
+    const able = subjects.filter(({ url }) => rates.get(url)! <= shareMax * most.get(url)!)
+    const rate = perS === null ? `${shareOfMost * 100} % of the most` : `${perS} requests/s`
+    const title = `${where}: ${rate}`
+    for (const { name, url } of subjects.filter((one) => !able.includes(one)))
+      notes.push(
+        `${title}: without \`${name}\`, which answers ${Math.round(most.get(url)!)} requests/s at most.`,
+      )
+    const load = steadyLoad(rates)
+    const rounds = Math.min(rig.rounds, roundsMax)
+    const results = await inRounds({ ...rig, load }, able, { rounds, seconds: rig.seconds })
+    tables.push({
+      title,
+      about: `${keys} keys in turn, ${rounds} rounds. A round trip to Redis took ${distanceMs.toFixed(2)} ms.`,
+      results,
+      ratios: able.flatMap(({ name }) => (name === 'latchkey' ? [] : [cpuRatio(results, name, 'latchkey')])),
+    })
+    if (delayMs > 0)
+      targets.push(
+        atMost(
+          `${title}: median latency above that of bare, by the round trip to Redis`,
+          perRound(results, 'p50Ms', ['latchkey', 'bare'], (ours, floor) => (ours - floor) / distanceMs),
+          distanceMax,
+          '×',
+        ),
+      )
+    for (const limiter of limiters)
+      targets.push(
+        atMost(`${title}: p99, by that of ${limiter}`, ratio(results, 'p99Ms', 'latchkey', limiter), 1, '×'),
+      )
+  }
+  await rig.stopCandidates()
+  return { tables, targets, notes }
+}
