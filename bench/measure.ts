@@ -1,6 +1,6 @@
 /** Measures one window: some seconds of load, and what it cost every process involved. */
 import { setTimeout as pause } from 'node:timers/promises'
-import type { Shot } from './load/load.ts'
+import type { Load, Shot } from './load/load.ts'
 import type { Rig } from './rig.ts'
 import type { Candidate } from './servers/candidate.ts'
 
@@ -10,6 +10,8 @@ export interface Subject {
   url: string
   /** The processes whose CPU time counts. */
   processes: Candidate[]
+  /** Instead of that of the rig. */
+  load?: Load
   tokensFile: string
   /** The tokens of a round; round 0 is the warm-up. */
   tokens(round: number): { first: number; count: number }
@@ -42,13 +44,13 @@ const leadInS = 1
 const writesLaterMs = 1100
 
 export async function measure(rig: Rig, subject: Subject, round: number, seconds: number): Promise<Sample> {
-  const { tokensFile, onlyOnce, name, processes } = subject
+  const { tokensFile, onlyOnce, name, processes, load = rig.load } = subject
   const { first, count } = subject.tokens(round)
   const shot: Shot = { url: subject.url + path, tokensFile, first, count, connections, seconds }
 
-  if (count > 1 && !onlyOnce) await rig.load.shoot({ ...shot, seconds: leadInS })
+  if (count > 1 && !onlyOnce) await load.shoot({ ...shot, seconds: leadInS })
   const before = await used(rig, subject)
-  const hit = await rig.load.shoot(shot)
+  const hit = await load.shoot(shot)
   if (processes.some(({ writesLater }) => writesLater)) await pause(writesLaterMs)
   const after = await used(rig, subject)
 

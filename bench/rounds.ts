@@ -2,6 +2,10 @@
  * Measures in rounds. Each round has one short window of every subject, and starts with a different
  * subject. All subjects stay up throughout. Noise (another process, a slow minute of the machine)
  * then hits all of them alike, and hardly affects a ratio within one round.
+ *
+ * A process of a program may stay 10 % slower than the next one of the same program: where its
+ * memory lies, and what V8 has compiled, differ from start to start. So a comparison of programs
+ * starts them several times.
  */
 import { measure, type Sample, type Subject } from './measure.ts'
 import type { Rig } from './rig.ts'
@@ -17,8 +21,29 @@ export interface Result {
   samples: Sample[]
 }
 
+/** Each with processes of its own. */
+const launchesMax = 5
+
 /** By then V8 has compiled the hot code. */
 const warmUpS = 3
+
+/** `start`: starts all subjects. Resolves when they are stopped. */
+export async function inLaunches(rig: Rig, start: (launch: number) => Promise<Subject[]>): Promise<Result[]> {
+  const launches = Math.min(launchesMax, rig.rounds)
+  const rounds = Math.ceil(rig.rounds / launches)
+  const samples = new Map<string, Sample[]>()
+  for (let launch = 1; launch <= launches; launch++) {
+    rig.say(`launch ${launch}/${launches}`)
+    const subjects = await start(launch)
+    for (const { name } of subjects) if (!samples.has(name)) samples.set(name, [])
+    const turned = launch % subjects.length
+    const inTurn = [...subjects.slice(turned), ...subjects.slice(0, turned)]
+    for (const found of await inRounds(rig, inTurn, { rounds, seconds: rig.seconds }))
+      samples.get(found.name)!.push(...found.samples)
+    await rig.stopCandidates()
+  }
+  return [...samples].map(([name, all]) => resultOf(name, all))
+}
 
 export async function inRounds(
   rig: Rig,
@@ -40,14 +65,16 @@ export async function inRounds(
       )
     }
   }
-  return [...samples].map(([name, all]) => ({
-    name,
-    median: across(all, median),
-    lowerQuartile: across(all, (values) => quantile(values, 0.25)),
-    upperQuartile: across(all, (values) => quantile(values, 0.75)),
-    samples: all,
-  }))
+  return [...samples].map(([name, all]) => resultOf(name, all))
 }
+
+const resultOf = (name: string, samples: Sample[]): Result => ({
+  name,
+  median: across(samples, median),
+  lowerQuartile: across(samples, (values) => quantile(values, 0.25)),
+  upperQuartile: across(samples, (values) => quantile(values, 0.75)),
+  samples,
+})
 
 /** Summarises each figure separately. */
 function across(samples: Sample[], pick: (values: number[]) => number): Sample {

@@ -4,8 +4,8 @@ import { startBefore } from '../before.ts'
 import { connections, type Subject } from '../measure.ts'
 import { atLeast, atMost, type Outcome, type Target } from '../outcome.ts'
 import { cpuRatio, perRound, type Ratio, ratio } from '../ratios.ts'
-import type { Rig } from '../rig.ts'
-import { inRounds, type Result } from '../rounds.ts'
+import type { Database, Rig } from '../rig.ts'
+import { inLaunches, type Result } from '../rounds.ts'
 import { type Asked, assertSameAnswer } from '../same-answer.ts'
 import type { CandidateName } from '../servers/candidate.ts'
 
@@ -25,24 +25,31 @@ type Compared = Pick<Outcome, 'notes'> & { results: Result[]; ratios: Ratio[] }
 
 export async function compare(rig: Rig, purpose: string, keys: number): Promise<Compared> {
   const database = await rig.database(purpose, keys)
+  const differences = new Map<string, string>()
+  const results = await inLaunches(rig, async (launch) => {
+    const subjects = await start(rig, database, `${purpose}_${launch}`)
+    for (const one of await assertSameAnswer(await Promise.all(subjects.map(asked)))) differences.set(...one)
+    return subjects
+  })
+  const others = [...differences].map(
+    ([name, difference]) => `\`${name}\`: Latchkey from ${rig.before}. ${difference}`,
+  )
+  return { results, ratios: ratios(results), notes: [aboveBare(results), ...legend, ...others] }
+}
+
+async function start(rig: Rig, database: Database, purpose: string): Promise<Subject[]> {
   const subjects: Subject[] = []
-  const tokens = () => ({ first: 0, count: keys })
+  const tokens = () => ({ first: 0, count: database.count })
   for (const name of names) {
     const one = await rig.start(name, database)
     subjects.push({ name, url: one.url, processes: [one], tokensFile: database.tokensFile, tokens })
   }
-  const notes = [...legend]
   if (rig.before !== null) {
-    const { candidate, tokensFile } = await startBefore(rig, rig.before, purpose, keys)
+    const { candidate, tokensFile } = await startBefore(rig, rig.before, purpose, database.count)
     const { name, url } = candidate
     subjects.splice(1, 0, { name, url, processes: [candidate], tokensFile, tokens })
   }
-  const differences = await assertSameAnswer(await Promise.all(subjects.map(asked)))
-  for (const [name, difference] of differences)
-    notes.push(`\`${name}\`: Latchkey from ${rig.before}. ${difference}`)
-  const results = await inRounds(rig, subjects)
-  await rig.stopCandidates()
-  return { results, ratios: ratios(results), notes: [aboveBare(results), ...notes] }
+  return subjects
 }
 
 const asked = async ({ name, url, tokensFile }: Subject): Promise<Asked> => ({

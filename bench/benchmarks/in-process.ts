@@ -3,7 +3,7 @@ import type { Subject } from '../measure.ts'
 import { atMost, type Outcome, type Table, type Target } from '../outcome.ts'
 import { cpuRatio, perRound } from '../ratios.ts'
 import type { Rig } from '../rig.ts'
-import { inRounds, type Result } from '../rounds.ts'
+import { inLaunches, type Result } from '../rounds.ts'
 import { assertSameAnswer } from '../same-answer.ts'
 import { firstLine, howMany } from './compare.ts'
 
@@ -51,17 +51,17 @@ export async function inProcess(rig: Rig): Promise<Outcome> {
 async function compare(rig: Rig, keys: number): Promise<Result[]> {
   const database = await rig.database(`in_process_${keys}`, keys)
   const { tokensFile } = database
-  const subjects: Subject[] = []
-  for (const name of names) {
-    const one = await rig.start(name, database)
-    const tokens = () => ({ first: 0, count: keys })
-    subjects.push({ name, url: one.url, processes: [one], tokensFile, tokens })
-  }
   const token = await firstLine(tokensFile)
-  await assertSameAnswer(subjects.map(({ name, url }) => ({ name, url, token })))
-  const results = await inRounds(rig, subjects)
-  await rig.stopCandidates()
-  return results
+  return inLaunches(rig, async () => {
+    const subjects: Subject[] = []
+    for (const name of names) {
+      const one = await rig.start(name, database)
+      const tokens = () => ({ first: 0, count: keys })
+      subjects.push({ name, url: one.url, processes: [one], tokensFile, tokens })
+    }
+    await assertSameAnswer(subjects.map(({ name, url }) => ({ name, url, token })))
+    return subjects
+  })
 }
 
 const added = (results: Result[], name: string) =>

@@ -55,17 +55,16 @@ async function atDistance(rig: Rig, database: Database, delayMs: number) {
   }
   const distanceMs = await roundTripMs(servers.redisUrl)
   const { tokensFile } = database
-  const subjects: Subject[] = []
-  const most = new Map<string, number>()
+  const subjects: (Subject & { mostPerS: number })[] = []
   for (const name of names) {
     const one = await rig.start(name, servers)
     const tokens = () => ({ first: 0, count: keys })
-    subjects.push({ name, url: one.url, processes: [one], tokensFile, tokens })
     const shot = { url: `${one.url}/v1/verify`, tokensFile, ...tokens(), connections }
     await rig.load.shoot({ ...shot, seconds: warmUpS })
     const { requests, seconds } = await rig.load.shoot({ ...shot, seconds: rig.seconds })
-    most.set(one.url, requests / seconds)
-    rig.say(`${name}: at most ${Math.round(requests / seconds)} req/s`)
+    const mostPerS = requests / seconds
+    rig.say(`${name}: at most ${Math.round(mostPerS)} req/s`)
+    subjects.push({ name, url: one.url, processes: [one], tokensFile, tokens, mostPerS })
   }
 
   const where = delayMs === 0 ? 'Redis and Postgres on this machine' : `Redis and Postgres ${delayMs} ms away`
@@ -73,17 +72,19 @@ async function atDistance(rig: Rig, database: Database, delayMs: number) {
   const targets: Target[] = []
   const notes: string[] = []
   for (const perS of [...ratesPerS, null]) {
-    const rates = new Map(subjects.map(({ url }) => [url, perS ?? shareOfMost * most.get(url)!]))
-    const able = subjects.filter(({ url }) => rates.get(url)! <= shareMax * most.get(url)!)
     const rate = perS === null ? `${shareOfMost * 100} % of the most` : `${perS} requests/s`
     const title = `${where}: ${rate}`
-    for (const { name, url } of subjects.filter((one) => !able.includes(one)))
-      notes.push(
-        `${title}: without \`${name}\`, which answers ${Math.round(most.get(url)!)} requests/s at most.`,
-      )
-    const load = steadyLoad(rates)
+    const able: Subject[] = []
+    for (const { mostPerS, ...subject } of subjects) {
+      const ratePerS = perS ?? shareOfMost * mostPerS
+      if (ratePerS <= shareMax * mostPerS) able.push({ ...subject, load: steadyLoad(ratePerS) })
+      else
+        notes.push(
+          `${title}: without \`${subject.name}\`, which answers ${Math.round(mostPerS)} requests/s at most.`,
+        )
+    }
     const rounds = Math.min(rig.rounds, roundsMax)
-    const results = await inRounds({ ...rig, load }, able, { rounds, seconds: rig.seconds })
+    const results = await inRounds(rig, able, { rounds, seconds: rig.seconds })
     tables.push({
       title,
       about: `${keys} keys in turn, ${rounds} rounds. A round trip to Redis took ${distanceMs.toFixed(2)} ms.`,

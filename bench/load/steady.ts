@@ -14,10 +14,9 @@ import type { Hit, Load, Shot } from './load.ts'
 const connections = 256
 const lateMsMax = 10_000
 
-/** `rates`: requests per second, by the origin of the URL. */
-export const steadyLoad = (rates: Map<string, number>): Load => ({
-  name: 'a steady rate',
-  shoot: (shot) => shootSteady(shot, rates.get(new URL(shot.url).origin)!),
+export const steadyLoad = (perS: number): Load => ({
+  name: `${Math.round(perS)} requests/s`,
+  shoot: (shot) => shootSteady(shot, perS),
 })
 
 interface Connection {
