@@ -45,13 +45,14 @@ export async function viewer(rig: Rig): Promise<Outcome> {
     },
   }
   // The same process twice: two processes of one program differ by more than what is sought.
+  const [rounds, seconds] = [Math.min(rig.rounds, roundsMax), Math.max(rig.seconds, secondsMin)]
   const results = await inRounds(
     rig,
     [
       { ...subject, name: watched, load: watchedLoad },
       { ...subject, name: unwatched },
     ],
-    { rounds: Math.min(rig.rounds, roundsMax), seconds: Math.max(rig.seconds, secondsMin) },
+    { rounds, seconds },
   )
   const pass = await onePass(rig, one.opsUrl!)
   await rig.stopCandidates()
@@ -61,7 +62,7 @@ export async function viewer(rig: Rig): Promise<Outcome> {
     tables: [
       {
         title: 'Somebody watches the dashboard',
-        about: `${keys} keys in turn, ${howMany}, ${shown(counters, 0)} counters in Redis. One process; in every other window, somebody watches.`,
+        about: `${keys} keys in turn, ${howMany}, ${shown(counters, 0)} counters in Redis. One process in ${rounds} rounds with windows of ${seconds} s; in every other window, somebody watches.`,
         results,
         ratios: [cpuRatio(results, watched, unwatched)],
       },
