@@ -76,7 +76,8 @@ export function createServer(
       const counter = name.slice(0, -1) + Math.floor(now[0] / 60)
       const some = hits[i] ?? 1
       const count = Number(get(counter) ?? 0) + some
-      set(counter, count, 120)
+      if (count === some || count % 8 < some) set(counter, count, 120)
+      else put(counter, { text: String(count), expiresMs: data.get(counter)!.expiresMs })
       const known = version(name, now, count === some)
       if (typeof known === 'string') leases.push(known)
       numbers.push(count, typeof known === 'string' ? 0 : known)
