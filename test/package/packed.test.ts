@@ -17,11 +17,11 @@ const run = promisify(execFile)
 const read = (...path: string[]) => readFileSync(join(...path), 'utf8')
 const manifest = JSON.parse(read(root, 'package.json'))
 
-/** A clone, built, with the node_modules of this one. */
+/** A clone, built, with the node_modules of this one. Where it was built before, only the rest is. */
 async function pack(t: Test): Promise<{ tarball: string; files: string[] }> {
   const clone = t.testdir({ node_modules: t.fixture('symlink', join(root, 'node_modules')) })
   for (const name of readdirSync(root)) {
-    if (!/^(?:\.git|\.tap|\.latchkey|dist|node_modules|bench|test)$/.test(name))
+    if (!/^(?:\.git|\.tap|\.latchkey|node_modules|bench|test)$/.test(name))
       cpSync(join(root, name), join(clone, name), { recursive: true })
   }
   await run('npm', ['run', '--silent', 'build'], { cwd: clone })
