@@ -1,7 +1,7 @@
 /** What the routes of callers and those of operators have in common. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ApiError } from '../../../plugins/api-error.ts'
-import { KeyParams, RotateKeyBody } from '../../../schemas/key.ts'
+import { KeyParams, PatchKeyBody, RotateKeyBody } from '../../../schemas/key.ts'
 import { listLimitMax } from '../../../schemas/list.ts'
 import type { LastUsed } from '../../guard/last-used.ts'
 import type { TokenFormat } from '../../rules/token.ts'
@@ -51,6 +51,16 @@ export const expiresInPast = ({ nowS }: ExpiresInPast) =>
     message: '`expires_at` is not in the future.',
     suggestion: `Send a later moment in whole Unix seconds; it is now ${Math.floor(nowS)}.`,
   })
+
+export const updateOperation = {
+  operationId: 'updateKey',
+  summary: 'Change a key',
+  description: 'Once the response is sent, every instance acts on the change.',
+  tags: ['Keys'],
+  params: KeyParams,
+  body: PatchKeyBody,
+  errors: ['key_not_active'],
+} as const
 
 export const rotateOperation = {
   operationId: 'rotateKey',

@@ -5,15 +5,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ApiError, notFound } from '../../../plugins/api-error.ts'
-import {
-  CreatedKey,
-  CreateKeyBody,
-  Key,
-  KeyList,
-  KeyParams,
-  ListKeysQuery,
-  PatchKeyBody,
-} from '../../../schemas/key.ts'
+import { CreatedKey, CreateKeyBody, Key, KeyList, KeyParams, ListKeysQuery } from '../../../schemas/key.ts'
 import type { LastUsed } from '../../guard/last-used.ts'
 import type { MintKey } from '../../rules/new-key.ts'
 import type { TokenFormat } from '../../rules/token.ts'
@@ -29,6 +21,7 @@ import {
   pageOf,
   requireNoKeyIn,
   rotateOperation,
+  updateOperation,
   withPendingUses,
 } from './key-rules.ts'
 
@@ -131,18 +124,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
 
   app.patch(
     '/v1/keys/:id',
-    {
-      schema: {
-        operationId: 'updateKey',
-        summary: 'Change a key',
-        description: 'Once the response is sent, every instance acts on the change.',
-        tags: ['Keys'],
-        params: KeyParams,
-        body: PatchKeyBody,
-        response: { 200: Key },
-        errors: ['key_not_active'],
-      },
-    },
+    { schema: { ...updateOperation, response: { 200: Key } } },
     async (request, reply) => {
       requireNoKeyIn(tokenFormat, { name: request.body.name })
       const { id } = request.params

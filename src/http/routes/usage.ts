@@ -11,28 +11,24 @@ export interface UsageRouteOptions {
   usageHistory: UsageHistory
 }
 
+export const usageOperation = {
+  operationId: 'getKeyUsage',
+  summary: 'Get the usage of a key',
+  description: 'By minute, hour or day (UTC), the step under way included. At most 1,500 steps.',
+  tags: ['Keys'],
+  params: KeyParams,
+  querystring: UsageQuery,
+  response: { 200: Usage },
+} as const
+
 export const usageRoute: FastifyPluginAsyncTypebox<UsageRouteOptions> = async (app, options) => {
   const { keys, usageHistory } = options
-  app.get(
-    '/v1/keys/:id/usage',
-    {
-      schema: {
-        operationId: 'getKeyUsage',
-        summary: 'Get the usage of a key',
-        description: 'By minute, hour or day (UTC), the step under way included. At most 1,500 steps.',
-        tags: ['Keys'],
-        params: KeyParams,
-        querystring: UsageQuery,
-        response: { 200: Usage },
-      },
-    },
-    async (request) => {
-      const { userId } = request.caller!
-      const key = await keys.get(request.params.id, userId)
-      if (key === null) throw notFound()
-      return usageOrThrow(await usageHistory.read(key, request.query, userId))
-    },
-  )
+  app.get('/v1/keys/:id/usage', { schema: usageOperation }, async (request) => {
+    const { userId } = request.caller!
+    const key = await keys.get(request.params.id, userId)
+    if (key === null) throw notFound()
+    return usageOrThrow(await usageHistory.read(key, request.query, userId))
+  })
 }
 
 export function usageOrThrow(found: Awaited<ReturnType<UsageHistory['read']>>): Usage {

@@ -8,7 +8,6 @@ import {
   AdminKeyList,
   AdminListKeysQuery,
   KeyParams,
-  PatchKeyBody,
 } from '../../../schemas/key.ts'
 import { actorOf } from '../../http/routes/actor.ts'
 import {
@@ -21,6 +20,7 @@ import {
   pageOf,
   requireNoKeyIn,
   rotateOperation,
+  updateOperation,
   withPendingUses,
 } from '../../http/routes/key-rules.ts'
 import type { KeyRoutesOptions } from '../../http/routes/keys.ts'
@@ -105,18 +105,7 @@ export const adminKeyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async
 
   app.patch(
     '/admin/keys/:id',
-    {
-      schema: {
-        operationId: 'updateKey',
-        summary: 'Change a key',
-        description: 'Once the response is sent, every instance acts on the change.',
-        tags: ['Keys'],
-        params: KeyParams,
-        body: PatchKeyBody,
-        response: { 200: AdminKey },
-        errors: ['key_not_active'],
-      },
-    },
+    { schema: { ...updateOperation, response: { 200: AdminKey } } },
     async (request) => {
       requireNoKeyIn(tokenFormat, { name: request.body.name })
       const { id } = request.params
