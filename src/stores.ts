@@ -76,7 +76,12 @@ export interface ScanOptions {
   share?: number | undefined
   /** Ends the scan: nothing is visited after it. */
   signal?: AbortSignal | undefined
+  /** Asked before each slice: counts up to this are read but not visited. 0 by default. */
+  above?: (() => number) | undefined
 }
+
+/** `read`: counters read in this slice, also those that are not visited. */
+export type VisitCounts = (slice: KeyCount[], read: number) => void | Promise<void>
 
 export interface Scan {
   /** Every counter was visited that existed during the whole scan. */
@@ -113,11 +118,7 @@ export interface Counter {
    * a counter may be missed. Rejects only if a visit does. Counters are there until 60 s after
    * their minute.
    */
-  scan(
-    minute: number,
-    visit: (slice: KeyCount[]) => void | Promise<void>,
-    options?: ScanOptions,
-  ): Promise<Scan>
+  scan(minute: number, visit: VisitCounts, options?: ScanOptions): Promise<Scan>
   /** The counts of one key in these minutes, 0 where there is none. Never rejects. */
   countsOf(keyId: string, minutes: number[]): Promise<{ counts: number[]; mode: Counter['mode'] }>
   /**

@@ -4,7 +4,7 @@
  * down.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { KeyCount } from '../stores.ts'
+import type { KeyCount, ScanOptions, VisitCounts } from '../stores.ts'
 
 export interface MinuteCounts {
   /**
@@ -65,32 +65,35 @@ export function createMinuteCounts(keysMax = 1_000_000): MinuteCounts {
 /** About a millisecond. Requests are answered between slices. */
 const sliceMax = 2000
 
-/**
- * Visits the counts that `isWanted`, slice by slice. Resolves to how many there were; stops at the
- * signal.
- */
+interface VisitOptions extends Omit<ScanOptions, 'share'> {
+  /** Whether to read the count of this key. All by default. */
+  isWanted?: (keyId: string) => boolean
+}
+
+/** Visits counts slice by slice. Resolves to how many were read; stops at the signal. */
 export async function visitCounts(
   counts: ReadonlyMap<string, number>,
-  visit: (slice: KeyCount[]) => void | Promise<void>,
-  {
-    isWanted = () => true,
-    signal,
-  }: { isWanted?: (keyId: string) => boolean; signal?: AbortSignal | undefined },
+  visit: VisitCounts,
+  { isWanted = () => true, signal, above = () => 0 }: VisitOptions,
 ): Promise<number> {
+  let read = 0
   let visited = 0
   let seen = 0
   let slice: KeyCount[] = []
   const flush = async () => {
-    visited += slice.length
-    await visit(slice)
+    await visit(slice, read - visited)
+    visited = read
     slice = []
     await nextTurn()
   }
   for (const [keyId, count] of counts) {
     if (signal?.aborted) return visited
-    if (isWanted(keyId)) slice.push({ keyId, count })
+    if (isWanted(keyId)) {
+      read++
+      if (count > above()) slice.push({ keyId, count })
+    }
     if (++seen % sliceMax === 0) await flush()
   }
-  if (slice.length > 0) await flush()
+  if (read > visited) await flush()
   return visited
 }

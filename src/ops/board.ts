@@ -69,11 +69,11 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
     const { signal } = stopping
     of.startedMs = await counter.now()
     of.scanned = 0
-    const visit = (slice: KeyCount[]) => {
-      of.scanned += slice.length
+    const visit = (slice: KeyCount[], read: number) => {
+      of.scanned += read
       of.top.add(slice)
     }
-    const done = await counter.scan(of.minute, visit, { signal })
+    const done = await counter.scan(of.minute, visit, { signal, above: of.top.floor })
     of.done = { ...done, startedMs: of.startedMs, endedMonoMs: performance.now() }
   }
 

@@ -4,6 +4,8 @@ import type { KeyCount } from '../stores.ts'
 export interface TopCounts {
   /** Of two counts of one key, the higher one stays: counts only rise. */
   add(slice: readonly KeyCount[]): void
+  /** Counts up to this need not be added. */
+  floor(): number
   /** Highest first, at most `max`. */
   highest(max: number): KeyCount[]
 }
@@ -32,6 +34,7 @@ export function createTopCounts(keep: number): TopCounts {
         floor = kept.at(-1)!.count
       }
     },
+    floor: () => floor,
     highest,
   }
 }

@@ -1,9 +1,9 @@
 /** Reads counters without counting: from the servers that count, else what this instance knows. */
-import { Cluster, type Redis } from 'ioredis'
+import type { Cluster, Redis } from 'ioredis'
 import { type MinuteCounts, visitCounts } from '../memory/minute-counts.ts'
-import type { Counter, KeyCount, Outage } from '../stores.ts'
+import type { Counter, Outage, VisitCounts } from '../stores.ts'
 import { outageOf } from './outage.ts'
-import { countIn, scanServer } from './scan-server.ts'
+import { scanServer } from './scan-server.ts'
 import { counterKey } from './scripts.ts'
 import type { Servers } from './servers.ts'
 import type { Shard } from './shard.ts'
@@ -29,7 +29,10 @@ const shareDefault = 0.05
 export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan' | 'countsOf' | 'now'> {
   const { client, servers, shards, shardOf, lastCounts, patience, onScanned } = options
 
-  const scan: Counter['scan'] = async (minute, visit, { share = shareDefault, signal } = {}) => {
+  const stored = async (keyId: string, minutes: number[]) =>
+    (await client.mget(minutes.map((minute) => counterKey(keyId, minute)))).map(countIn)
+
+  const scan: Counter['scan'] = async (minute, visit, { share = shareDefault, signal, above } = {}) => {
     let scanned = 0
     let fault: Outage | null = null
     const unread = new Set<Shard>()
@@ -37,13 +40,15 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
       minute,
       share,
       signal,
+      above,
       timeoutMs: sliceTimeoutMs * patience,
-      readElsewhere: client instanceof Cluster ? (name: string) => client.get(name) : null,
-      visit(slice: KeyCount[]) {
-        scanned += slice.length
-        onScanned?.(slice.length)
-        return visit(slice)
-      },
+      // MGET returns nothing for a value that is not a string.
+      readAlone: async (keyId: string) => (await stored(keyId, [minute]))[0]!,
+      visit: ((counts, read) => {
+        scanned += read
+        onScanned?.(read)
+        return visit(counts, read)
+      }) satisfies VisitCounts,
     }
     const scanOne = async ([server, shard]: [string, Shard]) => {
       const redis = shard.isShared ? servers.connection(server) : undefined
@@ -56,7 +61,7 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
     const isLocal = unread.size > 0
     if (isLocal) {
       const isWanted = (keyId: string) => unread.has(shardOf(keyId))
-      scanned += await visitCounts(lastCounts.of(minute), visit, { isWanted, signal })
+      scanned += await visitCounts(lastCounts.of(minute), visit, { isWanted, signal, above })
     }
     return { complete: !isLocal && !signal?.aborted, scanned, mode: isLocal ? 'local' : 'shared', fault }
   }
@@ -76,7 +81,7 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
     async countsOf(keyId, minutes) {
       const { value, mode } = await ask(
         shardOf(keyId),
-        async () => (await client.mget(minutes.map((minute) => counterKey(keyId, minute)))).map(countIn),
+        () => stored(keyId, minutes),
         () => minutes.map((minute) => lastCounts.of(minute).get(keyId) ?? null),
       )
       return { counts: value.map((count) => count ?? 0), mode }
@@ -93,5 +98,9 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
     },
   }
 }
+
+/** A count as stored; null if it is absent, or not a counter of ours. */
+const countIn = (value: string | null): number | null =>
+  value !== null && /^\d{1,15}$/.test(value) ? Number(value) : null
 
 const notCounting = () => new Error('not connected')

@@ -33,12 +33,13 @@ type Commands = {
 const source = (name: string) => readFileSync(fileURLToPath(import.meta.resolve(`#sql/${name}`)), 'utf8')
 
 /** Read once, however many counters there are. */
-const sources = {
+export const sources = {
   hit: source('redis/hit.lua'),
   count: source('redis/count.lua'),
   raise: source('redis/raise-version.lua'),
   confirm: source('redis/confirm-version.lua'),
   probe: source('redis/probe.lua'),
+  readSlice: source('redis/read-slice.lua'),
 }
 
 /** The name of a key's version in Redis. The id is the hash tag. */

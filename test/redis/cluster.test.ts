@@ -1,11 +1,12 @@
 // The counter in a Redis Cluster that asks for a password: keys on several masters, nodes that are
 // down, nodes that refuse.
 import slotOf from 'cluster-key-slot'
+import type { Redis } from 'ioredis'
 import t, { type Test } from 'tap'
 import type { RedisCounterOptions } from '../../src/redis/counter.ts'
 import { newId } from '../../src/rules/id.ts'
 import { minuteOf } from '../../src/rules/window.ts'
-import type { Scan } from '../../src/stores.ts'
+import type { KeyCount, Scan } from '../../src/stores.ts'
 import {
   counterSuite,
   hit,
@@ -104,6 +105,23 @@ if (cluster) {
     t.ok(down! > 20 && down! < 60, `the others count ${down} keys of 60`)
     t.match(scan, { complete: false, mode: 'local' })
     t.strictSame([...new Set(countsSeen)], [3], 'a scan sees both')
+  })
+
+  t.test('a scan reads a counter whose slot is moving where it is now', async (t) => {
+    const { counter, untilShared } = countOn(t, [0, 1])
+    await untilShared()
+    const keyId = idOn(0)
+    const minute = minuteOf(await counter.now()) + 5
+    const [source, target] = cluster.redis as [Redis, Redis]
+    const setSlot = (node: Redis, ...state: string[]) =>
+      node.call('CLUSTER', 'SETSLOT', String(slotOf(keyId)), ...state)
+    await setSlot(target, 'IMPORTING', String(await source.call('CLUSTER', 'MYID')))
+    await setSlot(source, 'MIGRATING', String(await target.call('CLUSTER', 'MYID')))
+    await target.pipeline([['asking'], ['set', `rl:{${keyId}}:${minute}`, '7']]).exec()
+    const seen: KeyCount[] = []
+    const scan = await counter.scan(minute, (slice) => void seen.push(...slice))
+    t.match([scan, seen], [{ complete: true, scanned: 1 }, [{ keyId, count: 7 }]])
+    for (const node of [source, target]) await setSlot(node, 'STABLE')
   })
 
   t.test('a new counter does not say shared before every master counts', async (t) => {
