@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { minuteOf } from '../rules/window.ts'
 import type { Counter, KeyCount, Operator, RankBy, Scan } from '../stores.ts'
-import { candidatesMax, type Ranking, type RankingOptions, rankKeys } from './rank-keys.ts'
+import { candidatesMax, type Finalists, type Ranking, type RankingOptions, rankKeys } from './rank-keys.ts'
 import { createTopCounts, type TopCounts } from './top-counts.ts'
 
 export type WhichMinute = 'current' | 'last'
@@ -29,6 +29,8 @@ export interface BoardOptions extends RankingOptions {
 
 /** A result this old is read again when somebody asks. The dashboard asks every second. */
 const freshMs = 900
+/** The same for a minute that is over and read: only names and limits can still change. */
+const finalFreshMs = 10_000
 /** A scan that takes longer than this answers with what it has so far. */
 const patienceMs = 500
 /** Nobody has asked for this long: the scan ends. */
@@ -37,6 +39,7 @@ const idleMs = 5000
 interface Minute {
   readonly minute: number
   readonly top: TopCounts
+  readonly finalists: Finalists
   /** The last scan that ended. */
   done: (Scan & { startedMs: number; endedMonoMs: number }) | null
   /** The one under way, or waiting for that of the other minute. */
@@ -47,7 +50,7 @@ interface Minute {
 
 export function createBoard({ counter, keys }: BoardOptions): Board {
   const minutes = new Map<number, Minute>()
-  const views = new Map<string, { sinceMs: number; view: Promise<BoardView> }>()
+  const views = new Map<string, { untilMs: number; view: Promise<BoardView> }>()
   let stopping = new AbortController()
   let lastScan: Promise<void> = Promise.resolve()
   const idle = setTimeout(() => stopping.abort(), idleMs)
@@ -59,7 +62,8 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
     let found = minutes.get(minute)
     if (found === undefined) {
       const top = createTopCounts(candidatesMax)
-      found = { minute, top, done: null, scanning: null, startedMs: nowMs, scanned: 0 }
+      const finalists = { keyIds: [], rankedMonoMs: -Infinity }
+      found = { minute, top, finalists, done: null, scanning: null, startedMs: nowMs, scanned: 0 }
       minutes.set(minute, found)
     }
     return found
@@ -97,11 +101,10 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
 
   async function look(of: Minute, isCurrent: boolean, by: RankBy, lane: Operator): Promise<BoardView> {
     await refresh(of, isCurrent)
-    const { minute, top } = of
-    const ranking = await rankKeys({ counter, keys }, { minute, top, isRising: isCurrent, by, lane })
+    const ranking = await rankKeys({ counter, keys }, { ...of, isRising: isCurrent, by, lane })
     const unfinished = { ...of, complete: false, mode: counter.mode, fault: null }
     const { startedMs, complete, scanned, mode, fault } = usable(of, isCurrent) ?? unfinished
-    return { minute, asOfMs: startedMs, complete, scanned, mode, fault, ...ranking }
+    return { minute: of.minute, asOfMs: startedMs, complete, scanned, mode, fault, ...ranking }
   }
 
   return {
@@ -112,11 +115,16 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
       const isCurrent = which === 'current'
       const of = minuteAt(minuteOf(nowMs) - (isCurrent ? 0 : 1), nowMs)
       const monoMs = performance.now()
-      for (const [name, { sinceMs }] of views) if (monoMs - sinceMs >= freshMs) views.delete(name)
+      for (const [name, { untilMs }] of views) if (monoMs >= untilMs) views.delete(name)
       const name = `${which} ${of.minute} ${by}`
-      const seen = views.get(name) ?? { sinceMs: monoMs, view: look(of, isCurrent, by, lane) }
-      views.set(name, seen)
-      return seen.view
+      const seen = views.get(name)
+      if (seen) return seen.view
+      const view = look(of, isCurrent, by, lane)
+      const made = { untilMs: monoMs + freshMs, view }
+      views.set(name, made)
+      const { complete, named } = await view
+      if (complete && named && !isCurrent) made.untilMs = monoMs + finalFreshMs
+      return view
     },
     close() {
       clearTimeout(idle)

@@ -25,39 +25,58 @@ export interface Ranking {
 export interface Ranked {
   minute: number
   top: TopCounts
+  finalists: Finalists
   /** The minute is not over, so counts are read again. */
   isRising: boolean
   by: RankBy
   lane: Operator
 }
 
-const rankedMax = 100
-/**
- * Postgres looks up the limits of that many keys in 30 ms. With more keys in a minute, the order by
- * share is that of the most used ones.
- */
-export const candidatesMax = 10_000
+/** The keys with the highest share of their limit, when all candidates were ranked. */
+export interface Finalists {
+  keyIds: string[]
+  rankedMonoMs: number
+}
 
-export async function rankKeys(
-  { counter, keys }: RankingOptions,
-  { minute, top, isRising, by, lane }: Ranked,
-): Promise<Ranking> {
-  const candidates = top.highest(by === 'share' ? candidatesMax : rankedMax)
+const rankedMax = 100
+/** With more keys in a minute, the order by share is that of the most used ones. */
+export const candidatesMax = 10_000
+/** Ranking all candidates takes Postgres 30 ms and holds up this process for about 10. */
+const rankAllEveryMs = 5000
+/** In between, only these and as many of the most used keys are ranked again. */
+const finalistsMax = 500
+
+export async function rankKeys({ counter, keys }: RankingOptions, ranked: Ranked): Promise<Ranking> {
+  const { minute, isRising, by, lane } = ranked
+  const candidates = by === 'share' ? shareCandidates(ranked) : ranked.top.highest(rankedMax)
   const ranking = await keys
-    .rank(candidates, { by, limit: rankedMax, lane })
+    .rank(candidates, { by, limit: by === 'share' ? finalistsMax : rankedMax, lane })
     .then((keys) => ({ named: true, keys }))
     .catch((error) => {
       if (!(error instanceof Unavailable)) throw error
       return { named: false, keys: candidates.slice(0, rankedMax).map(unnamed) }
     })
-  if (!isRising) return ranking
-  const risen = ranking.keys.map(async (key) => {
+  if (by === 'share' && ranking.named) ranked.finalists.keyIds = ranking.keys.map(({ id }) => id)
+  const shown = ranking.keys.slice(0, rankedMax)
+  if (!isRising) return { ...ranking, keys: shown }
+  const risen = shown.map(async (key) => {
     const { counts } = await counter.countsOf(key.id, [minute])
     return { ...key, used: Math.max(key.used, counts[0]!) }
   })
   const heightOf = ({ used, rateLimitRpm }: RankedKey) =>
     by === 'share' && ranking.named ? used / (rateLimitRpm ?? Infinity) : used
   return { ...ranking, keys: (await Promise.all(risen)).sort((a, b) => heightOf(b) - heightOf(a)) }
+}
+
+function shareCandidates({ top, finalists }: Ranked): KeyCount[] {
+  const nowMs = performance.now()
+  if (nowMs - finalists.rankedMonoMs >= rankAllEveryMs) {
+    finalists.rankedMonoMs = nowMs
+    return top.highest(candidatesMax)
+  }
+  const busiest = top.highest(finalistsMax)
+  const known = new Set(busiest.map(({ keyId }) => keyId))
+  return [...busiest, ...top.of(finalists.keyIds.filter((keyId) => !known.has(keyId)))]
 }
 
 const unnamed = ({ keyId, count }: KeyCount): RankedKey => ({

@@ -8,6 +8,8 @@ export interface TopCounts {
   floor(): number
   /** Highest first, at most `max`. */
   highest(max: number): KeyCount[]
+  /** The counts of these keys, of those that are remembered. */
+  of(keyIds: readonly string[]): KeyCount[]
 }
 
 /** Remembers at least the `keep` highest counts, at most twice as many. */
@@ -16,11 +18,13 @@ export function createTopCounts(keep: number): TopCounts {
   /** Keys that are not among the highest any more have at most this count. */
   let floor = 0
 
-  const highest = (max: number) =>
-    [...counts]
-      .map(([keyId, count]) => ({ keyId, count }))
-      .sort((a, b) => b.count - a.count)
-      .slice(0, max)
+  function highest(max: number): KeyCount[] {
+    // Sorting numbers alone takes a tenth of the time.
+    const least = counts.size <= max ? 0 : Float64Array.from(counts.values()).sort().at(-max)!
+    const found: KeyCount[] = []
+    for (const [keyId, count] of counts) if (count >= least) found.push({ keyId, count })
+    return found.sort((a, b) => b.count - a.count).slice(0, max)
+  }
 
   return {
     add(slice) {
@@ -36,5 +40,10 @@ export function createTopCounts(keep: number): TopCounts {
     },
     floor: () => floor,
     highest,
+    of: (keyIds) =>
+      keyIds.flatMap((keyId) => {
+        const count = counts.get(keyId)
+        return count === undefined ? [] : { keyId, count }
+      }),
   }
 }

@@ -4,7 +4,7 @@ import { install } from '@sinonjs/fake-timers'
 import t from 'tap'
 import { createMemoryCounter } from '../../src/memory/counter.ts'
 import { createBoard } from '../../src/ops/board.ts'
-import type { Counter, KeyCount } from '../../src/stores.ts'
+import type { Counter, KeyCount, KeyStore } from '../../src/stores.ts'
 
 const clock = install({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
 
@@ -26,15 +26,23 @@ function openBoard() {
     return memory.scan(minute, visit, options)
   }
   const limits: Record<string, number> = { apk_1: 10, apk_2: 90 }
-  const rank = async (counts: KeyCount[]) =>
-    counts.map(({ keyId: id, count: used }) => ({
+  /** How many counts were ranked each time. */
+  const ranked: number[] = []
+  const rank: KeyStore['rank'] = async (counts, { by, limit }) => {
+    ranked.push(counts.length)
+    const height = ({ keyId, count }: KeyCount) => count / (by === 'share' ? (limits[keyId] ?? 1000) : 1)
+    const highest = [...counts].sort((a, b) => height(b) - height(a)).slice(0, limit)
+    return highest.map(({ keyId: id, count: used }) => ({
       ...{ id, used, name: id, displayPrefix: 'lk_1234567', userId: 'usr_1', userName: 'Ada' },
-      rateLimitRpm: limits[id]!,
+      rateLimitRpm: limits[id] ?? 1000,
     }))
+  }
   const board = createBoard({ counter: { ...memory, scan }, keys: { rank } })
   return {
     board,
     scans,
+    limits,
+    ranked,
     count,
     read: (which: 'current' | 'last', by: 'used' | 'share' = 'used') => board.read(which, by, 'operator:ada'),
     hold: () => {
@@ -77,6 +85,37 @@ t.test('the last minute is scanned once when it is over, and not again', async (
   t.strictSame(used(await read('last')), ['apk_1 10', 'apk_2 9'])
   t.equal(scans.length, 2)
   t.match(await read('current'), { minute: 101, complete: true, scanned: 0, keys: [] })
+})
+
+t.test('by share, a key with little use is found within 5 s, and stays', async (t) => {
+  const { read, count, limits, ranked } = openBoard()
+  for (let i = 0; i < 600; i++) count(`apk_busy${i}`, 20)
+  const first = async () => (await read('current', 'share')).keys[0]!
+  t.match(await first(), { id: 'apk_1', used: 7 })
+  count('apk_1', 1)
+  count('apk_small', 2)
+  limits.apk_small = 2
+  clock.tick(4000)
+  t.match(await first(), { id: 'apk_1', used: 8 })
+  t.strictSame(ranked, [602, 502], 'only the busiest and the best are ranked again')
+  clock.tick(1000)
+  t.match(await first(), { id: 'apk_small', used: 2 })
+  clock.tick(1000)
+  t.match(await first(), { id: 'apk_small', used: 2 })
+  t.strictSame(ranked.slice(2), [603, 503])
+})
+
+t.test('a minute that is over and read is ranked again after 10 s', async (t) => {
+  const { read, limits, ranked, setMinute } = openBoard()
+  setMinute(101)
+  const first = async () => (await read('last', 'share')).keys[0]!.id
+  t.equal(await first(), 'apk_1')
+  limits.apk_2 = 1
+  clock.tick(9999)
+  t.equal(await first(), 'apk_1')
+  clock.tick(1)
+  t.equal(await first(), 'apk_2')
+  t.equal(ranked.length, 2)
 })
 
 t.test('a long scan shows what it has so far, and ends when nobody asks any more', async (t) => {
