@@ -7,7 +7,7 @@ import type { Config } from '../config.ts'
 import { createGate, type Gate } from '../guard/gate.ts'
 import { createKeyCache } from '../guard/key-cache.ts'
 import { createLastUsed, type LastUsed } from '../guard/last-used.ts'
-import { createOldCopies } from '../guard/old-copies.ts'
+import { createOldCopies, type OldCopies } from '../guard/old-copies.ts'
 import { createRefusals } from '../guard/refusals.ts'
 import { createRehashes } from '../guard/rehashes.ts'
 import { newId } from '../rules/id.ts'
@@ -45,8 +45,14 @@ const cacheEntriesMax = 200_000
 const auditTimeoutMs = 1200
 const lookupTimeoutMs = 1000
 
+/** What the parts of one process share. */
+interface Shared {
+  stores: Stores
+  metrics: Metrics
+  log: Lines
+}
+
 export async function openGuarding(config: Config, log: Lines, options: GuardingOptions): Promise<Guarding> {
-  const { patience = 1 } = options
   const metrics = createMetrics()
   // Called while the stores open too: there is no gate yet, and no cached key.
   let invalidateCache = () => {}
@@ -65,8 +71,45 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
     onPostgresCall: metrics.postgresCall,
     onPublished: metrics.published,
   })
-  const { keys, audit, counter, hasher, cachePolicy } = stores
+  const { counter } = stores
+  const shared = { stores, metrics, log }
+  const guard = createGuard(config, shared, options.patience ?? 1)
+  const { gate, cache } = guard
+  invalidateCache = gate.invalidateBefore
+  const postgres = (): PostgresState => (gate.postgresDown ? 'away' : 'ok')
 
+  const stopMaintenance = await startMaintenance(stores, log)
+  const collector = openCollector(shared)
+  watchGauges(metrics.registry, { counter, cache, gate, collector })
+  await collector.start()
+  const { instance, heartbeat } = openHeartbeat(shared, guard.oldCopies, postgres)
+  await heartbeat.start()
+
+  return {
+    stores,
+    metrics,
+    lastUsed: guard.lastUsed,
+    verify: gate.verify,
+    hit: gate.hit,
+    record: guard.record,
+    instance,
+    health() {
+      const [outage] = counter.outages
+      return { redis: counter.mode, ...(outage && { redis_cause: outage.cause }), postgres: postgres() }
+    },
+    async close() {
+      stopMaintenance()
+      await guard.close()
+      await collector.close()
+      await heartbeat.close()
+      await stores.close()
+    },
+  }
+}
+
+/** What decides requests, and what it leaves to do after them. */
+function createGuard(config: Config, { stores, metrics, log }: Shared, patience: number) {
+  const { keys, audit, counter, hasher, cachePolicy } = stores
   const lastUsed = createLastUsed({
     keys,
     onBatch: (size) => metrics.batch('last_used', size),
@@ -79,6 +122,15 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
     keys,
     secretId: hasher.secretId,
     onBatch: (size) => metrics.batch('rehash', size),
+  })
+  const refusals = createRefusals({
+    audit,
+    perAddressRpm: config.refusalsPerAddressRpm,
+    timeoutMs: auditTimeoutMs * patience,
+    onBatch: (size) => metrics.batch('audit', size),
+    onShed: () => metrics.shed('audit'),
+    onCommitted: metrics.auditCommitted,
+    onOverBudget: metrics.refusedOverBudget,
   })
   const cache = createKeyCache(cacheEntriesMax)
   const oldCopies = createOldCopies(cachePolicy.outageTtlMs)
@@ -95,18 +147,28 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
     onShed: metrics.shed,
     lookupTimeoutMs: lookupTimeoutMs * patience,
   })
-  invalidateCache = gate.invalidateBefore
-  const refusals = createRefusals({
-    audit,
-    perAddressRpm: config.refusalsPerAddressRpm,
-    timeoutMs: auditTimeoutMs * patience,
-    onBatch: (size) => metrics.batch('audit', size),
-    onShed: () => metrics.shed('audit'),
-    onCommitted: metrics.auditCommitted,
-    onOverBudget: metrics.refusedOverBudget,
-  })
-  const collector = createCollector({
-    counter,
+
+  return {
+    gate,
+    cache,
+    oldCopies,
+    lastUsed,
+    async record(refusal: RefusalRecord) {
+      await refusals.record(refusal)
+      metrics.refused(refusal.reason)
+    },
+    async close() {
+      await gate.drained()
+      await refusals.drained()
+      await rehashes.drained()
+      await lastUsed.close().catch(() => {})
+    },
+  }
+}
+
+const openCollector = ({ stores, log }: Shared) =>
+  createCollector({
+    counter: stores.counter,
     usage: stores.usage,
     onIncomplete: (minute) =>
       log.warn({ minute: new Date(minute * 60_000).toISOString() }, 'usage of this minute is incomplete'),
@@ -115,16 +177,21 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
         ? log.info('usage is stored again')
         : log.warn({ reason: error.message }, 'usage is not stored; will be tried again'),
   })
-  watchGauges(metrics.registry, { counter, cache, gate, collector })
 
+/** Reports this instance to the others. */
+function openHeartbeat(
+  { stores, metrics, log }: Shared,
+  oldCopies: OldCopies,
+  postgres: () => PostgresState,
+) {
   const id = newId('ins_')
   const startedMonoMs = performance.now()
   const instance = (): InstanceReport => ({
     id,
     version,
     uptimeS: (performance.now() - startedMonoMs) / 1000,
-    counting: counter.mode,
-    postgres: gate.postgresDown ? 'away' : 'ok',
+    counting: stores.counter.mode,
+    postgres: postgres(),
     traffic: metrics.traffic(),
   })
   const heartbeat = createHeartbeat({
@@ -136,39 +203,5 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
         ? log.info('this instance reports itself again')
         : log.warn({ reason: error.message }, 'this instance cannot report itself; will be tried again'),
   })
-
-  const stopMaintenance = await startMaintenance(stores, log)
-  await collector.start()
-  await heartbeat.start()
-
-  return {
-    stores,
-    metrics,
-    lastUsed,
-    verify: gate.verify,
-    hit: gate.hit,
-    async record(refusal) {
-      await refusals.record(refusal)
-      metrics.refused(refusal.reason)
-    },
-    instance,
-    health() {
-      const [outage] = counter.outages
-      return {
-        redis: counter.mode,
-        ...(outage && { redis_cause: outage.cause }),
-        postgres: gate.postgresDown ? 'away' : 'ok',
-      }
-    },
-    async close() {
-      stopMaintenance()
-      await gate.drained()
-      await refusals.drained()
-      await rehashes.drained()
-      await lastUsed.close().catch(() => {})
-      await collector.close()
-      await heartbeat.close()
-      await stores.close()
-    },
-  }
+  return { instance, heartbeat }
 }
