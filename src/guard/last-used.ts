@@ -58,12 +58,10 @@ export function createLastUsed(options: {
         onBatch?.(batch.size)
         await keys.touch(batch)
       }
-      if (all.length > 0) report(true, '')
+      report(true, '')
     } catch (error) {
       report(false, (error as Error).message)
       for (const [keyId, atS] of all) note(keyId, atS)
-    } finally {
-      writing = new Map()
     }
   }
 

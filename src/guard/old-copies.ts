@@ -3,10 +3,10 @@
  * change which Redis has not confirmed cannot be missed.
  *
  * The instance that makes such a change raises a fence: a number in Postgres, higher than any
- * before. Each instance reports itself there once a second. It learns the latest fence from the reply, and sends
- * it back with its next report. From the moment it first sends a fence, it never goes on with a
- * copy that it read earlier. So once every instance has reported the fence, no copy read before the
- * change will outlive KEY_CACHE_SECONDS.
+ * before. Each instance reports itself there once a second. It learns the latest fence from the
+ * reply, and sends it back with its next report. From the moment it first sends a fence, it never
+ * goes on with a copy that it read earlier. So once every instance has reported the fence, no copy
+ * read before the change will outlive KEY_CACHE_SECONDS.
  *
  * An instance that has not managed to report for OUTAGE_CACHE_SECONDS may not go on at all, so
  * others need not wait for it any longer. It then starts over: it must learn a fence first.

@@ -52,7 +52,7 @@ export function createRefusalBudget(options: RefusalBudgetOptions): RefusalBudge
   return {
     take(address) {
       const { name, before, waitS } = budgetOf(address, now())
-      if (waitS === 0) taken.set(name, before + 1)
+      taken.set(name, before + 1)
       return waitS
     },
     peek: (address) => budgetOf(address, now()).waitS,
@@ -68,10 +68,10 @@ export function createRefusalBudget(options: RefusalBudgetOptions): RefusalBudge
  */
 export function addressGroup(address: string): string {
   if (!address.includes(':')) return address
-  const hextets = withoutDots(address.split('%', 1)[0]!)
+  const hextets = withoutDots(address.split('%')[0]!)
   const [before = [], after = []] = hextets.split('::').map(numbersOf)
   const all = [...before, ...new Array<number>(8 - before.length - after.length).fill(0), ...after]
-  const [high = 0, low = 0] = all.slice(6)
+  const [high, low] = all.slice(6) as [number, number]
   // A listener on :: sees every IPv4 client as ::ffff:a.b.c.d, and all of these are in one /64.
   const isIpv4 = all[5] === 0xffff && all.slice(0, 5).every((hextet) => hextet === 0)
   if (isIpv4) return [high >> 8, high & 255, low >> 8, low & 255].join('.')
@@ -87,6 +87,6 @@ const numbersOf = (part: string) =>
 /** The last 32 bits may be written as an IPv4 address (RFC 4291, 2.2). */
 const withoutDots = (address: string) =>
   address.replace(/(\d+)\.(\d+)\.(\d+)\.(\d+)$/, (_, ...bytes: string[]) => {
-    const [a = 0, b = 0, c = 0, d = 0] = bytes.map(Number)
+    const [a, b, c, d] = bytes.map(Number) as [number, number, number, number]
     return `${(a * 256 + b).toString(16)}:${(c * 256 + d).toString(16)}`
   })

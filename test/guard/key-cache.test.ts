@@ -79,6 +79,16 @@ t.test('the later reading of a key wins, whatever the order in which readings ar
   t.pass('for every order tried')
 })
 
+t.test('a key that moves between the generations counts once', async (t) => {
+  const cache = createKeyCache(6)
+  for (const token of ['a', 'b', 'c', 'd']) cache.set(keyOf(cache, token))
+  t.equal(cache.size, 4)
+  found(cache, 'a')
+  t.equal(cache.size, 4)
+  cache.set(keyOf(cache, 'b', 1))
+  t.equal(cache.size, 4)
+})
+
 t.test('a deleted key is not found', async (t) => {
   const cache = createKeyCache(4)
   for (const token of ['a', 'b', 'c']) cache.set(keyOf(cache, token))

@@ -59,6 +59,12 @@ t.test('when there are too many addresses, the others share one budget', async (
   t.equal(budget.addresses, 1)
 })
 
+t.test('10,000 addresses have their own budget, unless said otherwise', async (t) => {
+  const { budget } = open()
+  for (let i = 0; i < 10_010; i++) budget.take(`198.51.${i >> 8}.${i & 255}`)
+  t.equal(budget.addresses, 10_001)
+})
+
 t.test('an unknown address has a budget like any other', async (t) => {
   const { within } = open()
   t.equal(within(null, 5), 3)
@@ -68,6 +74,7 @@ t.test('an unknown address has a budget like any other', async (t) => {
 const groups: Record<string, string[]> = {
   '192.0.2.1': ['192.0.2.1', '::ffff:192.0.2.1', '::FFFF:c000:201', '0:0:0:0:0:ffff:192.0.2.1'],
   '192.0.2.2': ['192.0.2.2'],
+  '198.51.100.7': ['198.51.100.7', '::ffff:198.51.100.7', '::ffff:c633:6407'],
   '2001:db8:0:1': [
     ...['2001:db8:0:1::', '2001:db8:0:1::1', '2001:DB8:0:1:ffff:ffff:ffff:ffff', '2001:0db8:0000:0001::9'],
     ...['2001:db8::1:0:0:0:0', '2001:db8:0:1::192.0.2.1', '2001:db8:0:1::1%eth0'],

@@ -18,8 +18,8 @@ const wantedPercent = 95
 /** Many times what the slowest of these tests takes. A mutant may never end. */
 const testMsMax = 120_000
 
-/** Mutants that behave as the original does, each with the reason. */
-const equivalent: { file: string; change: string; why: string }[] = JSON.parse(
+/** Mutants that behave as the original does, each with its line of the source and the reason. */
+const equivalent: { file: string; source: string; change: string; why: string }[] = JSON.parse(
   await readFile(join(import.meta.dirname, 'equivalent.json'), 'utf8'),
 )
 const compilerOptions: ts.CompilerOptions = {
@@ -56,9 +56,12 @@ async function survives(file: string, source: string, mutant: Mutant, tests: str
 async function tryFile(file: string): Promise<number> {
   const source = await readFile(join(root, file), 'utf8')
   const tests = await testsOf(root, file)
-  const mutants = mutantsOf(file, source).filter(
-    ({ change }) => !equivalent.some((known) => known.file === file && known.change === change),
-  )
+  const lines = source.split('\n')
+  const isEquivalent = ({ line, change }: Mutant) =>
+    equivalent.some(
+      (known) => known.file === file && known.source === lines[line - 1]!.trim() && known.change === change,
+    )
+  const mutants = mutantsOf(file, source).filter((mutant) => !isEquivalent(mutant))
   const waiting = [...mutants.entries()]
   const survivors: Mutant[] = []
   async function lane() {
