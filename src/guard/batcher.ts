@@ -47,7 +47,7 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
   let expiring: NodeJS.Timeout | undefined
   const inFlight = new Set<Waiting<I, O>[]>()
   let scheduled = false
-  let onDrained: (() => void)[] = []
+  const onDrained: (() => void)[] = []
 
   /**
    * Gives up items that have waited too long. One timer, set for the oldest item, serves all of
@@ -74,7 +74,7 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
   }
 
   function schedule() {
-    if (scheduled || queue.length === 0 || inFlight.size >= inFlightMax) return
+    if (scheduled) return
     scheduled = true
     setImmediate(flush)
   }
@@ -82,9 +82,7 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
   function flush() {
     scheduled = false
     while (queue.length > 0 && inFlight.size < inFlightMax) {
-      const batch = queue.length <= batchMax ? queue : queue.slice(0, batchMax)
-      queue = queue.length <= batchMax ? [] : queue.slice(batchMax)
-      void answer(batch)
+      void answer(queue.splice(0, batchMax))
     }
   }
 
@@ -105,8 +103,7 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
     }
     inFlight.delete(batch)
     if (inFlight.size === 0 && queue.length === 0) {
-      for (const resolve of onDrained) resolve()
-      onDrained = []
+      for (const resolve of onDrained.splice(0)) resolve()
     }
     schedule()
   }

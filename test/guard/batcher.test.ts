@@ -144,10 +144,44 @@ t.test("a batch gets what is left of its oldest item's time", async (t) => {
   void add(2)
   clock.advance(300)
   await answer()
+  void add(3)
+  clock.advance(900)
+  await answer()
   t.strictSame(
     batches.map(({ timeoutMs }) => timeoutMs),
-    [1000, 700],
+    [1000, 700, 200],
+    'and a last chance',
   )
+})
+
+t.test('what is given up while it waits is not sent, and what comes later is given up too', async (t) => {
+  const clock = setClock(t)
+  const { add, answer, sent } = byHand({ inFlightMax: 1, timeoutMs: 200 })
+  const answers = [add(1)]
+  await nextTurn()
+  answers.push(add(2))
+  clock.advance(200)
+  t.ok((await Promise.all(answers)).every(isUnavailable))
+  await answer()
+  t.strictSame(sent(), [[1]])
+  clock.advance(3_600_000)
+  const later = add(3)
+  clock.advance(200)
+  t.ok(isUnavailable(await later))
+})
+
+t.test('items of one turn wait for its end together', async (t) => {
+  const { setImmediate } = globalThis
+  let waits = 0
+  t.intercept(globalThis, 'setImmediate', {
+    value: (run: () => void) => {
+      waits++
+      return setImmediate(run)
+    },
+  })
+  const { add } = byHand()
+  for (const n of range(30)) void add(n)
+  t.equal(waits, 1)
 })
 
 t.test('each item is given up at its own time, whether it waits or is under way', async (t) => {
