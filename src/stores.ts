@@ -175,8 +175,6 @@ export interface KeyCredential {
   expiresAt: number | null
   revokedAt: number | null
   ownerDeleted: boolean
-  /** Of the HASH_SECRET that `hash` was made under. */
-  hashSecretId: string
   nowS: number
 }
 

@@ -8,6 +8,7 @@
  */
 import type { AuthenticateOptions, Denied } from '../../plugins/authenticate.ts'
 import type { Counted, RateLimitOptions } from '../../plugins/rate-limit.ts'
+import type { KeyHasher } from '../rules/key-hasher.ts'
 import { resetAtSOf } from '../rules/window.ts'
 import { type Counter, type Lease, Unavailable } from '../stores.ts'
 import { decide, type Trust } from './decide.ts'
@@ -18,6 +19,7 @@ export interface GateOptions
   extends Omit<KeyReaderOptions, 'onPostgres' | 'onShed'>,
     Pick<Trust, 'cacheTtlMs' | 'degradedCacheTtlMs' | 'outageTtlMs' | 'oldCopies'> {
   counter: Pick<Counter, 'hit' | 'confirm'>
+  hasher: KeyHasher
   /** Called for each use, at most once a second for each key, with the Unix second. */
   onUse: (keyId: string, atS: number) => void
   onShed?: (queue: 'lookups' | 'counter') => void
@@ -43,8 +45,7 @@ export interface Gate {
 }
 
 /** The version that a key read now must have at least. */
-const leastOf = (version: number | Lease) =>
-  typeof version === 'number' ? version : Number.parseInt(version, 10)
+const leastOf = (version: number | Lease) => Number.parseInt(String(version), 10)
 
 type Done = (error: Error | null, counted?: Counted<CachedKey> | Denied) => void
 

@@ -4,7 +4,7 @@
  * one look-up, one audit entry.
  */
 import type { Denied } from '../../plugins/authenticate.ts'
-import type { KeyHasher, TokenHashes } from '../rules/key-hasher.ts'
+import type { TokenHashes } from '../rules/key-hasher.ts'
 import { denialReason } from '../rules/key-state.ts'
 import { type KeyCredential, type KeyStore, Overloaded, type Rehash } from '../stores.ts'
 import { createBatcher } from './batcher.ts'
@@ -13,7 +13,6 @@ import type { CachedKey, KeyCache } from './key-cache.ts'
 export interface KeyReaderOptions {
   keys: Pick<KeyStore, 'findByHash'>
   cache: KeyCache
-  hasher: KeyHasher
   /**
    * A usable key that is still stored under the previous secret. Called at each look-up until it is
    * not.
@@ -41,7 +40,7 @@ const lookupBatchMax = 500
 const lookupQueueMax = 10_000
 
 export function createKeyReader(options: KeyReaderOptions): KeyReader {
-  const { keys, cache, hasher, onStaleHash, onPostgres } = options
+  const { keys, cache, onStaleHash, onPostgres } = options
 
   const lookups = createBatcher<TokenHashes, KeyCredential | undefined>({
     batchMax: lookupBatchMax,
@@ -75,8 +74,7 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
     }
     const key = cached(credential, { cacheName, hash, previousHash, readAtMs })
     cache.set(key)
-    if (previousHash !== null && credential.hashSecretId !== hasher.secretId)
-      onStaleHash({ id: key.id, from: credential.hash, to: hash })
+    if (credential.hash !== hash) onStaleHash({ id: key.id, from: credential.hash, to: hash })
     return { ok: true as const, key }
   }
 
@@ -108,10 +106,7 @@ async function findAll(keys: Pick<KeyStore, 'findByHash'>, asked: TokenHashes[])
     if (previousHash !== null) hashes.add(previousHash)
   }
   const found = new Map((await keys.findByHash([...hashes])).map((key) => [key.hash, key]))
-  return asked.map(
-    ({ hash, previousHash }) =>
-      found.get(hash) ?? (previousHash === null ? undefined : found.get(previousHash)),
-  )
+  return asked.map(({ hash, previousHash }) => found.get(hash) ?? found.get(previousHash ?? hash))
 }
 
 type Reading = Pick<CachedKey, 'cacheName' | 'hash' | 'previousHash' | 'readAtMs'>

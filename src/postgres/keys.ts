@@ -48,7 +48,7 @@ export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): Key
           select encode(k.key_hash, 'hex') as hash, k.id, k.user_id, k.rate_limit_rpm, k.version,
             ${seconds(sql, 'k.expires_at')} as expires_at, ${seconds(sql, 'k.revoked_at')} as revoked_at,
             (select u.deleted_at is not null from users u where u.id = k.user_id) as owner_deleted,
-            k.hash_secret_id, extract(epoch from now())::float8 as now_s
+            extract(epoch from now())::float8 as now_s
           from unnest(${byteas(hashes)}::text::bytea[]) as asked (hash)
           cross join lateral (
             select * from api_keys where key_hash >= asked.hash order by key_hash limit 1
@@ -66,7 +66,6 @@ export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): Key
               expiresAt: row.expires_at,
               revokedAt: row.revoked_at,
               ownerDeleted: row.owner_deleted,
-              hashSecretId: row.hash_secret_id,
               nowS: row.now_s,
             }),
           )

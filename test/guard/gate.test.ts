@@ -4,6 +4,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { keyHasher } from '../../src/rules/key-hasher.ts'
 import { Unavailable } from '../../src/stores.ts'
+import { setClock } from '../clock.ts'
 import { gated, hash, hashSecret, token, usableKey } from './gated.ts'
 
 const unavailable = { message: 'Postgres is down' }
@@ -14,9 +15,10 @@ const never = () => new Promise<never>(() => {})
 const revokedIn = (version: number) => usableKey({ version, revokedAt: 1 })
 
 t.test('a cached key is admitted without a reading, with its number and the counting clock', async (t) => {
-  const { cached, hit, verify, counter, postgres, uses } = gated()
+  const { gate, cached, hit, verify, counter, postgres, uses } = gated()
   const key = await cached()
   t.equal(await verify(), key)
+  t.strictSame([gate.cacheHits, gate.cacheMisses], [1, 1])
   t.strictSame(await hit(key), {
     ok: true,
     caller: key,
@@ -24,7 +26,8 @@ t.test('a cached key is admitted without a reading, with its number and the coun
     nowMs: counter.nowMs,
     resetAtS: 1_767_225_660,
   })
-  t.strictSame(postgres.readings, [])
+  await nextTurn()
+  t.strictSame(postgres.readings, [], 'also not in the background')
   t.strictSame(uses, [['apk_1', 1_767_225_612]], 'its use is noted once a second')
   counter.nowMs += 1000
   await hit(key)
@@ -32,11 +35,12 @@ t.test('a cached key is admitted without a reading, with its number and the coun
 })
 
 t.test('what the counter says decides whether the copy is read again', async (t) => {
-  const { gate, cached, hit, counter, postgres } = gated()
+  const { gate, cached, hit, counter, postgres, confirmed } = gated()
   const key = await cached()
   counter.version = 5
   postgres.key = usableKey({ version: 5, rateLimitRpm: 7 })
   t.match(await hit(key), { ok: true, caller: { rateLimitRpm: 7, version: 5 } }, 'a newer version')
+  t.strictSame(confirmed, [], 'only a lease is confirmed')
   counter.version = 6
   postgres.key = revokedIn(6)
   t.strictSame(await hit(key), { ok: false, reason: 'revoked', keyId: 'apk_1', userId: 'usr_1' })
@@ -60,6 +64,10 @@ t.test('a lease makes the gate read the key, and confirm what it has read', asyn
   t.strictSame(confirmed.splice(0), [[{ keyId: 'apk_1', version: 4 }, '4?1.2']])
   counter.version = '5?1.2'
   await t.rejects(hit(key), new Unavailable('Postgres is behind the counter'))
+  postgres.key = usableKey({ version: 12 })
+  counter.version = '12?1.2'
+  t.match(await hit(key), { ok: true, caller: { version: 12 } })
+  t.strictSame(confirmed.splice(0), [[{ keyId: 'apk_1', version: 12 }, '12?1.2']])
   postgres.before = down
   await t.rejects(hit(key), unavailable)
   t.strictSame(confirmed, [], 'never an older version, nor one from the cache')
@@ -108,6 +116,19 @@ t.test('a copy past half its time is admitted, and read again in the background,
     await nextTurn()
   }
   t.equal(postgres.readings.length, 1)
+})
+
+t.test('a reading in the background that failed is tried again', async (t) => {
+  const { cached, hit, counter, postgres } = gated()
+  const key = await cached()
+  counter.aheadMs = 4000
+  postgres.before = down
+  for (const readings of [1, 2]) {
+    await hit(key)
+    await nextTurn()
+    await nextTurn()
+    t.equal(postgres.readings.length, readings)
+  }
 })
 
 t.test('a key that turns out to be unusable leaves the cache', async (t) => {
@@ -174,6 +195,42 @@ t.test('while Postgres is down a confirmed copy is used for 60 s after its readi
   await t.rejects(hit(key), unavailable)
 })
 
+t.test('for 2 s after a failed look-up, requests with an old copy do not wait for another', async (t) => {
+  const clock = setClock(t)
+  const { cached, hit, postgres } = gated()
+  const key = await cached()
+  clock.advance(6000)
+  postgres.before = down
+  await hit(key)
+  /** Whether a request is admitted while Postgres does not answer. */
+  const goesOn = async () => {
+    postgres.before = never
+    const admitted = hit(key).then(() => true)
+    await nextTurn()
+    return Promise.race([admitted, nextTurn().then(() => false)])
+  }
+  clock.advance(1999)
+  t.equal(await goesOn(), true)
+  t.equal(postgres.readings.length, 2, 'it is read in the background')
+  clock.advance(1)
+  t.equal(await goesOn(), false)
+})
+
+t.test('a look-up that succeeds ends this', async (t) => {
+  const clock = setClock(t)
+  const { cached, hit, verify, postgres } = gated()
+  const key = await cached()
+  clock.advance(6000)
+  postgres.before = down
+  await hit(key)
+  postgres.before = async () => {}
+  await verify('lk_unknown')
+  postgres.before = down
+  postgres.readings.length = 0
+  await hit(key)
+  t.equal(postgres.readings.length, 1, 'the request waited for its own')
+})
+
 t.test('past its time a confirmed copy is used only if a reading fails', async (t) => {
   const { cached, hit, counter, postgres } = gated()
   const key = await cached()
@@ -214,6 +271,8 @@ t.test(
     t.match(await verify(), { id: 'apk_1' })
     t.strictSame(postgres.readings, [[hash, from]])
     t.strictSame(stale, [{ id: 'apk_1', from, to: hash }])
+    t.match(await gated({ onStaleHash: (one) => stale.push(one) }).verify(), { id: 'apk_1' })
+    t.equal(stale.length, 1, 'and one under the current secret is not')
   },
 )
 

@@ -103,7 +103,6 @@ export const usableKey = (more: Partial<KeyCredential> = {}): KeyCredential => (
   expiresAt: null,
   revokedAt: null,
   ownerDeleted: false,
-  hashSecretId: 'hs_1',
   nowS: 1_767_225_612,
   ...more,
 })

@@ -69,7 +69,7 @@ function addKeys({ postgres }: World) {
     const { hash } = hasher.hashesOf(token)
     postgres.keys.set(idOf(i), {
       ...{ hash, id: idOf(i), userId: 'usr_1', rateLimitRpm: limitMax, version: 1, nowS: 0 },
-      ...{ expiresAt: null, revokedAt: null, ownerDeleted: false, hashSecretId: hasher.secretId },
+      ...{ expiresAt: null, revokedAt: null, ownerDeleted: false },
     })
   })
 }
