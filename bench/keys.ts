@@ -1,13 +1,13 @@
 /**
- * The keys to send, minted by the service's own code and stored a thousand at a time, because there
- * may be a million.
+ * The keys to send, minted by the service's own code and stored user by user, because there may be
+ * a million.
  */
 import { once } from 'node:events'
 import { createWriteStream } from 'node:fs'
 import { join } from 'node:path'
 import postgres from 'postgres'
 import { migrate } from '../src/postgres/migrate.ts'
-import { newId } from '../src/rules/id.ts'
+import type { IdPrefix } from '../src/rules/id.ts'
 import { keyHasher } from '../src/rules/key-hasher.ts'
 import { keyMinter } from '../src/rules/new-key.ts'
 import { tokenFormat } from '../src/rules/token.ts'
@@ -21,17 +21,23 @@ export interface Keys {
 
 export const hashSecret = 'the secret of a benchmark, thirty-two characters at least'
 
-const keysPerUser = 1000
+/** Ids are numbered, so that pgbench can name a row without a look-up. */
+export const numberedId = (prefix: IdPrefix, n: number) => prefix + String(n).padStart(26, '0')
 
 /** Migrates an empty database and fills it. */
-export async function seedKeys(databaseUrl: string, folder: string, count: number): Promise<Keys> {
+export async function seedKeys(
+  databaseUrl: string,
+  folder: string,
+  count: number,
+  keysPerUser = 1000,
+): Promise<Keys> {
   await migrate(databaseUrl)
   const sql = postgres(databaseUrl, { max: 1, onnotice: () => {} })
   try {
     const tokensFile = join(folder, `tokens-${new URL(databaseUrl).pathname.slice(1)}`)
     const tokens = createWriteStream(tokensFile)
     for (let first = 0; first < count; first += keysPerUser) {
-      const userId = newId('usr_')
+      const userId = numberedId('usr_', first / keysPerUser)
       await sql`insert into users (id, name) values (${userId}, 'a user of a benchmark')`
       const made = keysOf(userId, first, Math.min(first + keysPerUser, count))
       await sql`insert into api_keys ${sql(made.map(({ row }) => row))}`
@@ -46,14 +52,14 @@ export async function seedKeys(databaseUrl: string, folder: string, count: numbe
   }
 }
 
-const mintKey = keyMinter(tokenFormat('lk'), keyHasher(hashSecret))
+export const mintKey = keyMinter(tokenFormat('lk'), keyHasher(hashSecret))
 
 function keysOf(userId: string, from: number, to: number) {
   return Array.from({ length: to - from }, (_, i) => {
     const wanted = { userId, name: `key ${from + i}`, rateLimitRpm: limit, expiresAt: null }
     const { token, key } = mintKey(wanted)
     const row = {
-      id: key.id,
+      id: numberedId('apk_', from + i),
       user_id: userId,
       name: key.name,
       key_hash: key.hash,

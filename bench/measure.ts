@@ -17,6 +17,8 @@ export interface Subject {
   tokens(round: number): { first: number; count: number }
   /** Whether each token may be used only once. */
   onlyOnce?: boolean
+  /** Instead of the usual number. */
+  connections?: number
 }
 
 export interface Sample {
@@ -45,8 +47,9 @@ const writesLaterMs = 1100
 
 export async function measure(rig: Rig, subject: Subject, round: number, seconds: number): Promise<Sample> {
   const { tokensFile, onlyOnce, name, processes, load = rig.load } = subject
+  const atOnce = subject.connections ?? connections
   const { first, count } = subject.tokens(round)
-  const shot: Shot = { url: subject.url + path, tokensFile, first, count, connections, seconds }
+  const shot: Shot = { url: subject.url + path, tokensFile, first, count, connections: atOnce, seconds }
 
   if (count > 1 && !onlyOnce) await load.shoot({ ...shot, seconds: leadInS })
   const before = await used(rig, subject)
@@ -57,7 +60,7 @@ export async function measure(rig: Rig, subject: Subject, round: number, seconds
   const { requests, failed, notOk } = hit
   if (requests === 0 || failed > 0 || notOk > 0)
     throw new Error(`${name}: of ${requests} requests, ${notOk} got an error and ${failed} no answer at all`)
-  if (onlyOnce && requests + connections > count) throw new Error(`${name}: ${count} tokens were too few`)
+  if (onlyOnce && requests + atOnce > count) throw new Error(`${name}: ${count} tokens were too few`)
   const perRequest = (of: (use: Used) => number) => (of(after) - of(before)) / requests
   return {
     requestsPerS: requests / hit.seconds,

@@ -25,7 +25,7 @@ export interface Rig {
   before: string | null
   say(line: string): void
   /** A database with this many keys. */
-  database(purpose: string, keys: number): Promise<Database>
+  database(purpose: string, keys: number, keysPerUser?: number): Promise<Database>
   start(
     name: CandidateName,
     servers: { url: string; redisUrl?: string },
@@ -77,10 +77,10 @@ export async function openRig({
       rounds,
       before,
       say,
-      async database(purpose, keys) {
+      async database(purpose, keys, keysPerUser) {
         say(`a database with ${keys} ${keys === 1 ? 'key' : 'keys'}`)
         const url = await postgres.createDatabase(purpose)
-        return { url, ...(await seedKeys(url, folder, keys)) }
+        return { url, ...(await seedKeys(url, folder, keys, keysPerUser)) }
       },
       async start(name, { url, redisUrl = redis.url }, more = {}) {
         const options = { databaseUrl: url, redisUrl, hashSecret, ...more }

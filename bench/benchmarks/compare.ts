@@ -102,7 +102,11 @@ export function costTargets(results: Result[], bareShare: number): Target[] {
 
 export async function firstLine(path: string): Promise<string> {
   const file = await open(path)
-  for await (const line of file.readLines()) return line
+  try {
+    for await (const line of file.readLines({ autoClose: false })) return line
+  } finally {
+    await file.close()
+  }
   throw new Error(`${path} is empty`)
 }
 

@@ -6,14 +6,17 @@ import { readFile } from 'node:fs/promises'
 import autocannon from 'autocannon'
 import type { Hit, Shot } from './load.ts'
 
+const call = /^([A-Z]+) (\S+) (\S+) ?(.*)$/
+
 export async function shootAutocannon(shot: Shot): Promise<Hit> {
   const { url, tokensFile, first, count, connections, seconds } = shot
   const tokens = (await readFile(tokensFile, 'utf8')).split('\n').slice(first, first + count)
   let next = 0
   const setupRequest = (request: object) => {
-    const authorization = `Bearer ${tokens[next]}`
+    const [, method, path, token = tokens[next], body] = call.exec(tokens[next]!) ?? []
     next = (next + 1) % tokens.length
-    return { ...request, headers: { authorization } }
+    const headers = { authorization: `Bearer ${token}`, ...(body && { 'content-type': 'application/json' }) }
+    return { ...request, headers, ...(method && { method, path, body }) }
   }
   const result = await autocannon({ url, connections, duration: seconds, requests: [{ setupRequest }] })
   const { requests, duration, errors, timeouts, latency } = result

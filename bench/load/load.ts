@@ -9,7 +9,10 @@ import { shootWrk } from './wrk.ts'
 export interface Shot {
   /** Includes the path. */
   url: string
-  /** One token per line, all of the same length. */
+  /**
+   * One token per line, or one call: method, path, token, and a body if any. All lines have the same
+   * length, or none is skipped.
+   */
   tokensFile: string
   /** How many tokens to skip, and how many to use in turn. */
   first: number

@@ -1,7 +1,15 @@
 -- What wrk sends, and what it reports at the end.
 --
--- Arguments  file of tokens (one per line, all of the same length), how many to skip, how many to use in turn
+-- Arguments  file of tokens or calls (see load.ts), how many lines to skip, how many to use in turn
 -- Prints     one line of JSON: requests, microseconds, errors, answers other than 2xx or 3xx, latencies in microseconds
+
+local function call_of(line)
+  local method, path, token, body = line:match('^(%u+) (%S+) (%S+) ?(.*)$')
+  if method == nil then method, path, token, body = 'GET', wrk.path, line, '' end
+  local request = method .. ' ' .. path .. ' HTTP/1.1\r\nHost: ' .. wrk.host .. '\r\nAuthorization: Bearer ' .. token
+  if body == '' then return request .. '\r\n\r\n' end
+  return request .. '\r\nContent-Type: application/json\r\nContent-Length: ' .. #body .. '\r\n\r\n' .. body
+end
 
 function init(args)
   local file, skip, count = io.open(args[1], 'r'), tonumber(args[2]), tonumber(args[3])
@@ -14,13 +22,12 @@ function init(args)
     return
   end
 
-  local tokens = {}
-  for i = 1, count do tokens[i] = file:read('*l') end
-  local before = 'GET ' .. wrk.path .. ' HTTP/1.1\r\nHost: ' .. wrk.host .. '\r\nAuthorization: Bearer '
+  local calls = {}
+  for i = 1, count do calls[i] = call_of(file:read('*l')) end
   local next = 0
   function request()
     next = next % count + 1
-    return before .. tokens[next] .. '\r\n\r\n'
+    return calls[next]
   end
 end
 
