@@ -1,4 +1,5 @@
 /** What a benchmark found. */
+import type { Sample } from './measure.ts'
 import type { Ratio } from './ratios.ts'
 import type { Result } from './rounds.ts'
 import type { Estimate } from './statistics.ts'
@@ -8,8 +9,10 @@ export interface Table {
   /** What was done, in a sentence or two. */
   about: string
   results: Result[]
-  /** Of CPU per request. */
+  /** All of one figure. */
   ratios: Ratio[]
+  /** The columns to show; all of them if absent. */
+  figures?: (keyof Sample)[]
 }
 
 /** A promise in figures. A missed one is reported like the others. */

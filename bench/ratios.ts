@@ -8,6 +8,7 @@ import { type Estimate, estimate } from './statistics.ts'
 
 export interface Ratio {
   what: string
+  figure: 'CPU per request' | 'requests/s'
   perRound: Estimate
   /** The ratio of the two best quarters. */
   bestQuarters: number
@@ -39,6 +40,15 @@ export const ratio = (results: Result[], figure: Figure, of: string, to: string)
 
 export const cpuRatio = (results: Result[], of: string, to: string): Ratio => ({
   what: `${of} / ${to}`,
+  figure: 'CPU per request',
   perRound: ratio(results, 'cpuUs', of, to),
   bestQuarters: resultOf(results, of).lowerQuartile.cpuUs / resultOf(results, to).lowerQuartile.cpuUs,
+})
+
+export const throughputRatio = (results: Result[], of: string, to: string): Ratio => ({
+  what: `${of} / ${to}`,
+  figure: 'requests/s',
+  perRound: ratio(results, 'requestsPerS', of, to),
+  bestQuarters:
+    resultOf(results, of).upperQuartile.requestsPerS / resultOf(results, to).upperQuartile.requestsPerS,
 })

@@ -2,9 +2,8 @@
 import { measure, type Subject } from '../measure.ts'
 import type { Database, Rig } from '../rig.ts'
 import { inRounds, type Result } from '../rounds.ts'
-import type { CandidateName } from '../servers/candidate.ts'
+import type { Candidate, CandidateName } from '../servers/candidate.ts'
 
-const names: CandidateName[] = ['latchkey', 'obvious']
 /**
  * Few, because each window needs its own keys, and in a shorter window Latchkey would hardly have
  * begun to write.
@@ -19,8 +18,19 @@ export interface Cold {
   seconds: number
 }
 
-/** `skip`: keys at the beginning that were used before. */
-export async function coldLookUps(rig: Rig, database: Database, skip: number): Promise<Cold> {
+export interface ColdOptions {
+  names: CandidateName[]
+  /** Keys at the beginning that were used before. */
+  skip?: number
+  /** More subjects, which depend on how the candidates did in a trial. */
+  beside?(candidates: Candidate[]): Promise<Subject[]>
+}
+
+export async function coldLookUps(
+  rig: Rig,
+  database: Database,
+  { names, skip = 0, beside }: ColdOptions,
+): Promise<Cold> {
   const rounds = Math.min(rig.rounds, roundsMax)
   // The warm-up and the trial need their own keys too.
   const blocks = names.length * (rounds + 2)
@@ -41,7 +51,8 @@ export async function coldLookUps(rig: Rig, database: Database, skip: number): P
   let perS = 0
   for (const subject of subjects) perS = Math.max(perS, (await measure(rig, subject, -1, 1)).requestsPerS)
   const seconds = Math.max(1, Math.min(rig.seconds, Math.floor((count * usedShare) / perS)))
-  const results = await inRounds(rig, subjects, { rounds, seconds })
+  const others = (await beside?.(subjects.flatMap(({ processes }) => processes))) ?? []
+  const results = await inRounds(rig, [...subjects, ...others], { rounds, seconds })
   await rig.stopCandidates()
   return { results, rounds, seconds }
 }

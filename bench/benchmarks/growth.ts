@@ -20,7 +20,7 @@ export async function growth(rig: Rig): Promise<Outcome> {
   const few = await rig.database('small', small)
   const many = await rig.database('large', large)
   const working = await workingSet(rig, few, many)
-  const cold = await coldLookUps(rig, many, inUse)
+  const cold = await coldLookUps(rig, many, { names: ['latchkey', 'obvious'], skip: inUse })
   const held = await memory(rig, many)
   return {
     name: 'growth',

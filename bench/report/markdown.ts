@@ -3,15 +3,15 @@ import type { Facts } from '../facts.ts'
 import { interval, type Outcome, type Table, type Target } from '../outcome.ts'
 import type { Ratio } from '../ratios.ts'
 import type { Result } from '../rounds.ts'
-import { columns, shown } from './columns.ts'
+import { type Column, columns, shown } from './columns.ts'
 
 export const factLines = (facts: Facts): string[] => [
   `${facts.date} UTC, on ${facts.machine}; ${facts.system}; Node ${facts.node}, Redis ${facts.redis}, Postgres ${facts.postgres}; load by ${facts.load}.`,
   `${facts.rounds} rounds, each with a window of ${facts.seconds} s for each row. A figure is the median of the rounds (25th–75th percentile). CPU is user and system time of the server process.`,
 ]
 
-function row({ name, median, lowerQuartile, upperQuartile }: Result): string {
-  const cells = columns.map(({ figure, digits }) => {
+function row({ name, median, lowerQuartile, upperQuartile }: Result, shownColumns: Column[]): string {
+  const cells = shownColumns.map(({ figure, digits }) => {
     const [middle, low, high] = [median[figure], lowerQuartile[figure], upperQuartile[figure]]
     if (middle === null || low === null || high === null) return '–'
     return `${shown(middle, digits)} (${shown(low, digits)}–${shown(high, digits)})`
@@ -23,7 +23,7 @@ export const ratioLine = ({ what, perRound }: Ratio) =>
   `${what}: ${perRound.median.toFixed(3)} (${interval(perRound)})`
 
 const ratioTable = (ratios: Ratio[]): string[] => [
-  '| CPU per request | median of the ratios of each round | its 95 % interval | best quarters |',
+  `| ${ratios[0]?.figure ?? ''} | median of the ratios of each round | its 95 % interval | best quarters |`,
   '|---|---:|---:|---:|',
   ...ratios.map(
     ({ what, perRound, bestQuarters }) =>
@@ -32,17 +32,20 @@ const ratioTable = (ratios: Ratio[]): string[] => [
   '',
 ]
 
-const table = ({ title, about, results, ratios }: Table): string[] => [
-  `## ${title}`,
-  '',
-  about,
-  '',
-  `| ${['', ...columns.map((column) => column.title)].join(' | ')} |`,
-  `|---|${'---:|'.repeat(columns.length)}`,
-  ...results.map(row),
-  '',
-  ...ratioTable(ratios),
-]
+function table({ title, about, results, ratios, figures }: Table): string[] {
+  const shownColumns = columns.filter(({ figure }) => figures?.includes(figure) ?? true)
+  return [
+    `## ${title}`,
+    '',
+    about,
+    '',
+    `| ${['', ...shownColumns.map((column) => column.title)].join(' | ')} |`,
+    `|---|${'---:|'.repeat(shownColumns.length)}`,
+    ...results.map((result) => row(result, shownColumns)),
+    '',
+    ...ratioTable(ratios),
+  ]
+}
 
 export const targetLine = ({ met, what, want, got }: Target) =>
   `${met ? 'met    ' : 'NOT MET'}  ${what}: ${got} (wanted ${want})`

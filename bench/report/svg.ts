@@ -60,17 +60,18 @@ function panel(
 
 /** The candidates that Latchkey is compared with are grey. */
 const peers = ['latchkey-before', 'bare', 'fastify-rate-limit', 'flexible', 'obvious', 'caching']
-const isOurs = (name: string) => !peers.includes(name)
+const isOurs = (name: string) => !peers.includes(name) && !name.endsWith('pgbench')
 
-function chart({ title, results }: Table, top: number): string[] {
+function chart({ title, results, figures }: Table, top: number): string[] {
   const rowsTop = top + headHeight
+  const plots = plotted.filter(({ figure }) => figures?.includes(figure) ?? true)
   const wide = (width - 2 * margin - labelWidth - panelGap) / 2
   return [
     text(margin, top + 18, title, 'font-size="15" font-weight="600"'),
     ...results.map(({ name }, i) =>
       text(margin + labelWidth - 10, rowsTop + i * rowHeight + barHeight / 2 + 4, name, 'text-anchor="end"'),
     ),
-    ...plotted.flatMap((plot, i) =>
+    ...plots.flatMap((plot, i) =>
       panel(results, plot, margin + labelWidth + i * (wide + panelGap), rowsTop, wide),
     ),
   ]
