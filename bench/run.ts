@@ -3,7 +3,7 @@
  * everything it needs, measures, writes bench/results, and says which targets were met.
  *
  *   hot-key, many-keys, growth, processes,
- *   in-process, steady, viewer              the benchmarks; all of them if none is named
+ *   in-process, steady, viewer, operations  the benchmarks; all of them if none is named
  *   profile                                 where Latchkey's time goes
  *   scaling                                 puts the figures of bench/results into docs/scaling.md
  */
@@ -11,6 +11,7 @@ import { growth } from './benchmarks/growth.ts'
 import { hotKey } from './benchmarks/hot-key.ts'
 import { inProcess } from './benchmarks/in-process.ts'
 import { manyKeys } from './benchmarks/many-keys.ts'
+import { operations } from './benchmarks/operations.ts'
 import { processes } from './benchmarks/processes.ts'
 import { steady } from './benchmarks/steady.ts'
 import { viewer } from './benchmarks/viewer.ts'
@@ -31,6 +32,7 @@ const benchmarks: Record<string, (rig: Rig) => Promise<Outcome | null>> = {
   'in-process': inProcess,
   steady,
   viewer,
+  operations,
 }
 const tools: Record<string, (rig: Rig) => Promise<void>> = { profile }
 
@@ -58,7 +60,7 @@ async function runAll(rig: Rig, { names, out }: Options): Promise<void> {
 
 function printSummary({ name, tables, targets }: Outcome): void {
   for (const one of tables.flatMap(({ ratios }) => ratios))
-    print(`${name.padEnd(10)}  CPU per request, ${ratioLine(one)}`)
+    print(`${name.padEnd(10)}  ${one.figure}, ${ratioLine(one)}`)
   for (const target of targets) print(`${name.padEnd(10)}  ${targetLine(target)}`)
 }
 

@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import type { Hit } from '../../bench/load/load.ts'
 import { measure, type Sample, type Subject } from '../../bench/measure.ts'
+import { pgbenchStatement } from '../../bench/operations/statements.ts'
 import { readOptions } from '../../bench/options.ts'
 import { cpuRatio, perRound } from '../../bench/ratios.ts'
 import type { Rig } from '../../bench/rig.ts'
@@ -162,4 +163,15 @@ t.test('a comparison with an older version never overwrites the published result
   t.throws(() => read('growth', '--before', '/x', '--out', '/y'), {
     message: /^--before is for hot-key only/,
   })
+})
+
+t.test('pgbench sends the statement of the service, and its own ids', async (t) => {
+  const text = "select to_char(now(), 'HH24:MI') from f(a => $1, b => $2::text::json, c => $3)"
+  const parameters = ['apk_7', '{"id":"apk_7","text":null}', null]
+  const script = pgbenchStatement({ text, parameters }, new Map([['apk_7', "'apk_' || :n"]]))
+  t.equal(
+    script,
+    "select to_char(now(), 'HH24' || ':' || 'MI') from f(a => ('apk_' || :n), " +
+      `b => (E'{"id"\\x3a"' || 'apk_' || :n || E'","text"\\x3anull}')::text::json, c => null);\n`,
+  )
 })

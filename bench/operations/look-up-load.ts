@@ -1,0 +1,58 @@
+/** Load on the code that looks up keys (src/guard/key-reader.ts), in this process. */
+import { readFile } from 'node:fs/promises'
+import { createKeyCache } from '../../src/guard/key-cache.ts'
+import { createKeyReader } from '../../src/guard/key-reader.ts'
+import { createPool } from '../../src/postgres/pool.ts'
+import { keyHasher } from '../../src/rules/key-hasher.ts'
+import { poolBounds } from '../../src/wiring/pools.ts'
+import { hashSecret } from '../keys.ts'
+import type { Load } from '../load/load.ts'
+import type { Database } from '../rig.ts'
+import { quantile } from '../statistics.ts'
+import { storesOn } from './statements.ts'
+
+/** Keys in one statement: lookupBatchMax in src/guard/key-reader.ts. */
+export const batchMax = 500
+/** A machine that stalls is not an error. */
+const timeoutMs = 10_000
+
+export function lookUpLoad({ url, tokensFile }: Database): Load & { close(): Promise<void> } {
+  const pool = createPool({ url, purpose: 'bench', max: poolBounds.lookups.max, timeoutMs })
+  const hasher = keyHasher(hashSecret)
+  const reader = createKeyReader({
+    keys: storesOn(pool).keys,
+    cache: createKeyCache(1000),
+    hasher,
+    onStaleHash: () => {},
+    onPostgres: () => {},
+    lookupTimeoutMs: timeoutMs,
+  })
+  let next = 0
+  return {
+    name: 'look-ups',
+    close: () => pool.close(),
+    async shoot({ connections, seconds }) {
+      const tokens = (await readFile(tokensFile, 'utf8')).trimEnd().split('\n')
+      const latenciesMs: number[] = []
+      const startMs = performance.now()
+      const lookUp = async () => {
+        for (let atMs = startMs; atMs < startMs + seconds * 1000; ) {
+          const token = tokens[next++ % tokens.length]!
+          const { ok } = await reader.read(token, hasher.hashesOf(token))
+          if (!ok) throw new Error('look-ups: a key is unknown')
+          latenciesMs.push(performance.now() - atMs)
+          atMs = performance.now()
+        }
+      }
+      await Promise.all(Array.from({ length: connections }, lookUp))
+      return {
+        requests: latenciesMs.length,
+        seconds: (performance.now() - startMs) / 1000,
+        failed: 0,
+        notOk: 0,
+        p50Ms: quantile(latenciesMs, 0.5),
+        p99Ms: quantile(latenciesMs, 0.99),
+      }
+    },
+  }
+}
