@@ -22,7 +22,6 @@ export function lookUpLoad({ url, tokensFile }: Database): Load & { close(): Pro
   const reader = createKeyReader({
     keys: storesOn(pool).keys,
     cache: createKeyCache(1000),
-    hasher,
     onStaleHash: () => {},
     onPostgres: () => {},
     lookupTimeoutMs: timeoutMs,
