@@ -6,6 +6,7 @@ import { createOldCopies } from '../../src/guard/old-copies.ts'
 import { createHeartbeat } from '../../src/process/heartbeat.ts'
 
 const clock = install({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+t.teardown(() => clock.uninstall())
 
 async function tick(ms: number) {
   await clock.tickAsync(ms)

@@ -8,6 +8,7 @@ import { createPace } from '../../src/redis/pace.ts'
 import { chanceOf } from '../simulation/chance.ts'
 
 const clock = install({ toFake: ['performance'] })
+t.teardown(() => clock.uninstall())
 const turn = { nowMs: 0, monoMs: 0, shared: true }
 /** One turn of the event loop. */
 const turnMs = 0.05

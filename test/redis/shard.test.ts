@@ -8,6 +8,7 @@ import { type CountReply, type Lease, type Outage, Unavailable } from '../../src
 
 // Timeouts and probes pass as fast as they are waited for. Turns of the event loop are real.
 const clock = install({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+t.teardown(() => clock.uninstall())
 
 async function until(what: string, isTrue: () => boolean) {
   const endMs = clock.now + 60_000

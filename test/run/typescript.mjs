@@ -13,10 +13,18 @@ import { isMainThread } from 'node:worker_threads'
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const cache = join(root, '.tap', 'js')
 
-// Node asks the hook below in a thread of its own.
+// Node asks the hooks below in a thread of its own.
 if (isMainThread) register(import.meta.url)
 
 let compiler
+
+/** A file that runs together with others has its part of their run as its `t`. */
+export function resolve(specifier, context, nextResolve) {
+  const { parentURL } = context
+  if (specifier !== 'tap' || !parentURL?.endsWith('?together')) return nextResolve(specifier, context)
+  const source = `export default globalThis.testOfFile // ${parentURL}`
+  return { url: `data:text/javascript,${encodeURIComponent(source)}`, shortCircuit: true }
+}
 
 export async function load(url, context, nextLoad) {
   const [href] = url.split('?')

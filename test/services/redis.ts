@@ -11,7 +11,7 @@ import { launch, type PrivateServer, type ServerProcess, startPrivateServer } fr
  * Logical databases of the shared server: one for each test file of a run, so that none sees
  * another's keys.
  */
-export const redisDatabases = 1024
+export const redisDatabases = 4096
 export const redisSettings = ['--save', '', '--appendonly', 'no', '--databases', String(redisDatabases)]
 
 export interface RedisArguments {

@@ -46,10 +46,12 @@ export async function useServices(t: Test): Promise<Services> {
 }
 
 /**
- * tap numbers the files of a run. A Redis that somebody else runs is used as given: its databases
- * are not ours.
+ * tap numbers the files of a run, and `runTogether` those that it runs. A Redis that somebody else
+ * runs is used as given: its databases are not ours.
  */
 function redisUrlOfThisFile({ redisUrl, redisDatabases }: HandOver): string | null {
   if (redisUrl === null || redisDatabases === null) return redisUrl
-  return new URL(`/${Number(process.env.TAP_CHILD_ID ?? 0) % redisDatabases}`, redisUrl).href
+  const { TAP_CHILD_ID = 0, TOGETHER_ID = 0 } = process.env
+  const file = Number(TAP_CHILD_ID) * 64 + Number(TOGETHER_ID)
+  return new URL(`/${file % redisDatabases}`, redisUrl).href
 }

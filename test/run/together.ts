@@ -1,0 +1,47 @@
+/**
+ * Runs test files one after the other in one process, each as a subtest. Most of what a small file
+ * costs is its start: more than a second of CPU for Node, tap and the service.
+ */
+import { readdirSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import t from 'tap'
+
+interface Group {
+  folders: string[]
+  /** `[1, 3]`: every third file, from the first one. */
+  part?: [number, number]
+}
+
+/** By the file in `test/all` that runs them. */
+export const groups: Record<string, Group> = {
+  api: { folders: ['api'] },
+  client: { folders: ['client', 'openapi'] },
+  ops: { folders: ['ops'] },
+  'process-1': { folders: ['process'], part: [1, 3] },
+  'process-2': { folders: ['process'], part: [2, 3] },
+  'process-3': { folders: ['process'], part: [3, 3] },
+  stores: { folders: ['memory', 'postgres', 'redis'] },
+  units: { folders: ['guard', 'http', 'plugins', 'rules', 'wiring'] },
+}
+
+const tests = join(import.meta.dirname, '..')
+/** Its fake clock stays for the rest of its process. */
+const alone = 'ops/board.test.ts'
+
+export const filesOf = ({ folders, part: [part, parts] = [1, 1] }: Group): string[] =>
+  folders
+    .flatMap((folder) => readdirSync(join(tests, folder)).map((name) => `${folder}/${name}`))
+    .filter((file) => /^[^.]+\.test\.ts$/.test(file) && file !== alone)
+    .sort()
+    .filter((_, i) => i % parts === part - 1)
+
+export function runTogether(caller: string): void {
+  for (const [i, file] of filesOf(groups[basename(caller, '.test.ts')]!).entries())
+    t.test(`test/${file}`, async (t) => {
+      process.env.TOGETHER_ID = String(i)
+      // The loader gives this to the file when it imports tap.
+      Object.assign(globalThis, { testOfFile: t })
+      await import(`${pathToFileURL(join(tests, file))}?together`)
+    })
+}
