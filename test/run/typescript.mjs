@@ -13,8 +13,24 @@ import { isMainThread } from 'node:worker_threads'
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const cache = join(root, '.tap', 'js')
 
-// Node asks the hooks below in a thread of its own.
-if (isMainThread) register(import.meta.url)
+if (isMainThread) {
+  // Node asks the hooks below in a thread of its own.
+  register(import.meta.url)
+  await leaveChildrenAlone()
+}
+
+/**
+ * tap would load its record of modules into every Node process that a test starts, which costs 0.3 s
+ * of CPU each. Now and then such a process hangs in its start and ignores SIGTERM.
+ */
+async function leaveChildrenAlone() {
+  const recorder = /"?--import=[^"]*@tapjs\/processinfo[^"]*[.]mjs"?/
+  const { NODE_OPTIONS } = process.env
+  if (!NODE_OPTIONS || !recorder.test(NODE_OPTIONS)) return
+  process.env.NODE_OPTIONS = NODE_OPTIONS.replace(recorder, '')
+  const { default: processOnSpawn } = await import('process-on-spawn')
+  processOnSpawn.removeAllListeners()
+}
 
 let compiler
 
