@@ -20,13 +20,16 @@ export interface Session {
   seen: Names
 }
 
-/** For a document that starts the service itself: in a clone, with everything that npm installs. */
+/**
+ * For a document that starts the service itself: in a clone, with everything that npm installs and
+ * what was built here before. `test/run/build.test.ts` builds from nothing.
+ */
 export async function inFreshCopy(t: Test): Promise<Session> {
   // Inside the project, whose node_modules it finds.
   const folder = await mkdtemp(join(root, '.tap', 'clone-'))
   t.teardown(() => rm(folder, { recursive: true, maxRetries: 3 }))
   for (const name of await readdir(root)) {
-    if (!/^(?:\.git|\.tap|\.latchkey|dist|node_modules)$/.test(name))
+    if (!/^(?:\.git|\.tap|\.latchkey|node_modules)$/.test(name))
       await cp(join(root, name), join(folder, name), { recursive: true })
   }
   const env = await embeddedEnv(t)
