@@ -14,7 +14,8 @@ t.test('x', () => new Promise(() => setInterval(() => {}, 1000)))
 
 /** A project whose test files are these. */
 async function run(t: Test, files: Record<string, string>) {
-  const settings = { name: 'x', type: 'module', tap: { timeout: 600, jobs: 1, 'disable-coverage': true } }
+  const tap = { timeout: 600, jobs: 1, 'disable-coverage': true, 'test-env': ['TAP_TYPE_STRIP_ONLY=1'] }
+  const settings = { name: 'x', type: 'module', tap }
   const folder = t.testdir({
     'package.json': JSON.stringify(settings),
     node_modules: t.fixture('symlink', join(root, 'node_modules')),
