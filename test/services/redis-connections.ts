@@ -39,15 +39,16 @@ function optionsOf(text: string): RedisOptions {
   }
 }
 
-let connector: Promise<NonNullable<RedisOptions['Connector']>> | undefined
+const connectors: Record<string, Promise<NonNullable<RedisOptions['Connector']>>> = {}
 
 /**
- * The last resort: one virtual server for each process, reached by the real ioredis over
+ * The last resort: one virtual server for each test file, reached by the real ioredis over
  * connections in memory.
  */
 function inProcessConnector() {
+  const { TOGETHER_ID = '' } = process.env
   // Imported only where it is used: its Lua is a megabyte of WebAssembly.
-  connector ??= import('js-redis-server/core').then((library) => {
+  connectors[TOGETHER_ID] ??= import('js-redis-server/core').then((library) => {
     const state = new library.RedisServerState({ databaseCount: 16 })
     const executor = library.createRedisCommandExecutor()
     // A class because ioredis constructs it.
@@ -64,5 +65,5 @@ function inProcessConnector() {
       }
     }
   })
-  return connector
+  return connectors[TOGETHER_ID]
 }
