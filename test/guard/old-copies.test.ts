@@ -5,6 +5,7 @@ import t from 'tap'
 import { createOldCopies, type OldCopies } from '../../src/guard/old-copies.ts'
 
 const clock = install({ toFake: ['performance'] })
+t.teardown(() => clock.uninstall())
 const nowMs = () => performance.now()
 const none = { fromMs: Infinity, untilMs: 0 }
 

@@ -9,6 +9,10 @@ import type { Counter, Fences } from '../../src/stores.ts'
 const clock = install({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
 // `node:timers/promises` too.
 syncBuiltinESMExports()
+t.teardown(() => {
+  clock.uninstall()
+  syncBuiltinESMExports()
+})
 
 const changes = [{ keyId: 'apk_1', version: 2 }]
 const maxStaleMs = 300

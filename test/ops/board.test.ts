@@ -7,6 +7,7 @@ import { createBoard } from '../../src/ops/board.ts'
 import type { Counter, KeyCount, KeyStore } from '../../src/stores.ts'
 
 const clock = install({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+t.teardown(() => clock.uninstall())
 
 /** A board whose scans the test lets go on, over two counters of 7 and 9 in minute 100. */
 function openBoard() {

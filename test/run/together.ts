@@ -26,13 +26,11 @@ export const groups: Record<string, Group> = {
 }
 
 const tests = join(import.meta.dirname, '..')
-/** Its fake clock stays for the rest of its process. */
-const alone = 'ops/board.test.ts'
 
 export const filesOf = ({ folders, part: [part, parts] = [1, 1] }: Group): string[] =>
   folders
     .flatMap((folder) => readdirSync(join(tests, folder)).map((name) => `${folder}/${name}`))
-    .filter((file) => /^[^.]+\.test\.ts$/.test(file) && file !== alone)
+    .filter((file) => /^[^.]+\.test\.ts$/.test(file))
     .sort()
     .filter((_, i) => i % parts === part - 1)
 
