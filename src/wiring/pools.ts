@@ -39,9 +39,13 @@ async function connect(pool: Pool): Promise<void> {
   }
 }
 
+/** Of a command. Other pools connect when it asks for something. */
+const commandPurposes: Purpose[] = ['management']
+const servicePurposes: Purpose[] = [...commandPurposes, 'lookups', 'audit', 'background', 'instances']
+
 /**
- * Rejects if the pools of a service cannot connect, for example because a pooler refuses our
- * settings.
+ * Rejects if the pools that will surely be used cannot connect, for example because a pooler refuses
+ * our settings.
  */
 export async function openPools({ url, ssl }: Database, options: OpenOptions): Promise<Pools> {
   const { onShed, onPostgresWait, onPostgresCall, patience = 1 } = options
@@ -71,9 +75,9 @@ export async function openPools({ url, ssl }: Database, options: OpenOptions): P
     // All at once: each may wait a second for a server that does not answer.
     await Promise.all(Object.values(pools).map((pool) => pool.close()))
   }
-  const { operator: _operator, usage: _usage, ...connected } = pools
   try {
-    await Promise.all(Object.values(connected).map(connect))
+    const purposes = options.role === 'command' ? commandPurposes : servicePurposes
+    await Promise.all(purposes.map((purpose) => connect(pools[purpose])))
   } catch (error) {
     await close()
     throw error
