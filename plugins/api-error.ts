@@ -1,5 +1,5 @@
 /** The one way to fail a request. Everything the client sees comes from the error table. */
-import { type ErrorCode, type ErrorRow, errorTable } from '../schemas/error.ts'
+import { type ErrorCode, type ErrorRow, errorTable } from '../schemas/error-table.ts'
 
 export interface ApiErrorDetails {
   /** Dotted path of the field at fault; "" (default) if there is none. */

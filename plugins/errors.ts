@@ -5,7 +5,7 @@
  */
 import type { FastifyError, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import type { ErrorCode } from '../schemas/error.ts'
+import type { ErrorCode } from '../schemas/error-table.ts'
 import { ApiError, renderEnvelope, unavailable } from './api-error.ts'
 import { fromValidation } from './validation.ts'
 

@@ -9,7 +9,7 @@ import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:ht
 import type { Socket } from 'node:net'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import type { ErrorCode } from '../schemas/error.ts'
+import type { ErrorCode } from '../schemas/error-table.ts'
 import { ApiError } from './api-error.ts'
 
 export interface HttpFramingOptions {

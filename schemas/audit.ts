@@ -3,29 +3,8 @@
  * the same.
  */
 import { type Static, Type } from '@sinclair/typebox'
+import { type AuditEvent, type AuditReason, auditEvents, auditReasons } from './bounds.ts'
 import { IdFilter, Limit, listOf, OneOf, StartingAfter } from './list.ts'
-import {
-  type OperatorRefusalReason,
-  operatorRefusalReasons,
-  type RefusalReason,
-  refusalReasons,
-} from './refusal.ts'
-
-export const refusalEvents = ['auth.refused', 'operator.refused'] as const
-export const auditEvents = [
-  ...refusalEvents,
-  'key.created',
-  'key.updated',
-  'key.rotated',
-  'key.revoked',
-  'user.created',
-  'user.updated',
-  'user.keys_revoked',
-  'user.deleted',
-] as const
-export type AuditEvent = (typeof auditEvents)[number]
-export const auditReasons = [...refusalReasons, ...operatorRefusalReasons] as const
-export type AuditReason = RefusalReason | OperatorRefusalReason
 
 const UnixSeconds = Type.String({
   pattern: '^[0-9]{1,10}$',

@@ -3,12 +3,16 @@
  * for an invalid value, so that the rule and the advice stay together.
  */
 import { type Static, Type } from '@sinclair/typebox'
+import {
+  expiresAtEndS,
+  graceMaxS,
+  type KeyState,
+  keyStates,
+  nameMaxLength,
+  namePattern,
+  rateLimitMax,
+} from './bounds.ts'
 import { IdFilter, Limit, listOf, StartingAfter } from './list.ts'
-
-/** 2100-01-01T00:00:00Z. A later time is probably in the wrong unit. */
-export const expiresAtEndS = 4_102_444_800
-export const rateLimitMax = 1_000_000_000
-export const nameMaxLength = 255
 
 const nullable = { type: ['integer', 'null'] }
 
@@ -24,12 +28,6 @@ export const UserId = Type.String({
   examples: ['usr_0mwpfal3g00000q7v0awobx4c0'],
 })
 export const CreatedAt = Type.Integer({ description: 'Unix seconds.', examples: [1795205988] })
-
-/**
- * Not blank, no control character (Cc), no lone surrogate (Cs): text that fits into Postgres and a
- * log line. Needs the flag `u`.
- */
-export const namePattern = '^[^\\p{Cc}\\p{Cs}]*[^\\p{Cc}\\p{Cs}\\s][^\\p{Cc}\\p{Cs}]*$'
 
 export const Name = Type.String({
   minLength: 1,
@@ -87,9 +85,6 @@ export const PatchKeyBody = Type.Object(
 )
 export type PatchKeyBody = Static<typeof PatchKeyBody>
 
-/** A year. */
-export const graceMaxS = 31_536_000
-
 export const RotateKeyBody = Type.Object(
   {
     expires_in: Type.Optional(
@@ -107,9 +102,6 @@ export const RotateKeyBody = Type.Object(
 )
 
 export const KeyParams = Type.Object({ id: KeyId })
-
-export const keyStates = ['active', 'revoked', 'expired'] as const
-export type KeyState = (typeof keyStates)[number]
 
 const Status = Type.Unsafe<KeyState>({
   type: 'string',

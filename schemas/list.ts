@@ -1,7 +1,6 @@
 /** What every list has in common: a page of bounded size, and a cursor to the next one. */
 import { type TSchema, Type } from '@sinclair/typebox'
-
-export const listLimitMax = 100
+import { listLimitMax } from './bounds.ts'
 
 export const Limit = Type.String({
   pattern: '^([1-9][0-9]?|100)$',

@@ -1,8 +1,9 @@
 /** What an operator learns about whatever a person who asks for help has sent. */
 import { type Static, Type } from '@sinclair/typebox'
 import { AuditEntry } from './audit.ts'
+import { nameMaxLength, namePattern } from './bounds.ts'
 import { KeyCounters } from './counters.ts'
-import { AdminKey, nameMaxLength, namePattern } from './key.ts'
+import { AdminKey } from './key.ts'
 import { User } from './user.ts'
 
 export const LookupBody = Type.Object(

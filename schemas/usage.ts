@@ -1,13 +1,7 @@
 /** How often a key was used, over time: the same for its owner and for operators. */
 import { type Static, Type } from '@sinclair/typebox'
+import { type UsageStep, usageSteps } from './bounds.ts'
 import { KeyId } from './key.ts'
-
-/** The steps of a history, each with its length in seconds. Hours and days begin in UTC. */
-export const usageStepS = { minute: 60, hour: 3600, day: 86_400 } as const
-export type UsageStep = keyof typeof usageStepS
-export const usageSteps = Object.keys(usageStepS) as UsageStep[]
-
-export const usagePointsMax = 1500
 
 const UnixSeconds = (description: string) =>
   Type.String({

@@ -1,6 +1,7 @@
 /** A user as it crosses the wire of the admin API. */
 import { type Static, Type } from '@sinclair/typebox'
-import { CreatedAt, Moment, Name, nameMaxLength, namePattern, UserId } from './key.ts'
+import { nameMaxLength, namePattern } from './bounds.ts'
+import { CreatedAt, Moment, Name, UserId } from './key.ts'
 import { Limit, listOf, StartingAfter } from './list.ts'
 
 const externalIdRules = {

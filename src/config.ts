@@ -3,7 +3,7 @@
  * reads process.env.
  */
 import { isIP } from 'node:net'
-import { rateLimitMax } from '../schemas/key.ts'
+import { rateLimitMax } from '../schemas/bounds.ts'
 import { parseRedisUrl, type RedisServers } from './rules/redis-url.ts'
 
 export interface Config {

@@ -2,9 +2,10 @@
  * What the service needs from its data servers, in its own terms. The adapters, named by
  * technology, are in postgres/, redis/ and memory/; only wiring/ knows which are in use.
  */
-import type { AuditEntry, AuditEvent, AuditReason } from '../schemas/audit.ts'
+import type { AuditEntry } from '../schemas/audit.ts'
+import type { AuditEvent, AuditReason, KeyState } from '../schemas/bounds.ts'
 import type { CountingMode, OutageCause, PostgresState } from '../schemas/health.ts'
-import type { AdminKey, Key, KeyState } from '../schemas/key.ts'
+import type { AdminKey, Key } from '../schemas/key.ts'
 import type { OperatorRefusalReason, RefusalReason } from '../schemas/refusal.ts'
 import type { UsagePoint } from '../schemas/usage.ts'
 import type { User } from '../schemas/user.ts'
@@ -433,7 +434,8 @@ export interface InstanceStore {
 
 // ---- audit -------------------------------------------------------------------------------------
 
-export type { AuditEntry, AuditEvent } from '../schemas/audit.ts'
+export type { AuditEntry } from '../schemas/audit.ts'
+export type { AuditEvent } from '../schemas/bounds.ts'
 
 /** One refusal to record. Everything from outside is bounded and free of secrets. */
 export interface RefusalRecord extends Omit<Actor, 'operator'> {

@@ -1,5 +1,5 @@
 /** The operations that are measured: as a request, and as the call that sends the same statement. */
-import { listLimitMax } from '../../schemas/list.ts'
+import { listLimitMax } from '../../schemas/bounds.ts'
 import { mintKey, numberedId } from '../keys.ts'
 import { type RecordedStores, sampleAuditId } from './statements.ts'
 

@@ -1,5 +1,5 @@
 /** latchkey audit …: the only way to see why a request was refused. */
-import { type AuditReason, auditReasons } from '../../schemas/audit.ts'
+import { type AuditReason, auditReasons } from '../../schemas/bounds.ts'
 import type { Config } from '../config.ts'
 import type { AuditEntry, AuditEvent, AuditFilter, RefusalCounts } from '../stores.ts'
 import { command, group, moment, operator, print, table, withStores } from './command.ts'

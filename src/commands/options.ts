@@ -1,16 +1,17 @@
 /** The options of the commands, and what their texts mean. */
 import { Option } from 'commander'
-import { auditEvents, auditReasons } from '../../schemas/audit.ts'
 import {
+  auditEvents,
+  auditReasons,
   expiresAtEndS,
   graceMaxS,
   keyStates,
+  listLimitMax,
   nameMaxLength,
   namePattern,
   rateLimitMax,
-} from '../../schemas/key.ts'
-import { listLimitMax } from '../../schemas/list.ts'
-import { usageSteps } from '../../schemas/usage.ts'
+  usageSteps,
+} from '../../schemas/bounds.ts'
 import type { Config } from '../config.ts'
 import { tokenFormat } from '../rules/token.ts'
 

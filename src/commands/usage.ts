@@ -1,6 +1,8 @@
 /** latchkey usage: how often a key was used, over time. */
-import type { UsagePoint, UsageStep } from '../../schemas/usage.ts'
-import { usageStepS } from '../../schemas/usage.ts'
+
+import type { UsageStep } from '../../schemas/bounds.ts'
+import { usageStepS } from '../../schemas/bounds.ts'
+import type { UsagePoint } from '../../schemas/usage.ts'
 import { command, moment, operator, table, withStores } from './command.ts'
 import { since, step, until } from './options.ts'
 

@@ -1,5 +1,5 @@
 /** latchkey users …: for the operator. */
-import { listLimitMax } from '../../schemas/list.ts'
+import { listLimitMax } from '../../schemas/bounds.ts'
 import { newId } from '../rules/id.ts'
 import type { User, UserStore } from '../stores.ts'
 import { actor, command, group, moment, operator, table, withStores } from './command.ts'

@@ -3,7 +3,7 @@
  * follows from its listener and from what it reads. Only what its handler decides is listed with
  * the route.
  */
-import { type ErrorCode, type ErrorRow, errorTable } from '../../schemas/error.ts'
+import { type ErrorCode, type ErrorRow, errorTable } from '../../schemas/error-table.ts'
 import { type HeaderName, responseHeaders } from '../../schemas/header.ts'
 import type { Header, MediaType, Response } from './document-types.ts'
 

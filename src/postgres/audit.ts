@@ -3,7 +3,7 @@
  * in its own statement.
  */
 import type { Row } from 'postgres'
-import { auditEvents, refusalEvents } from '../../schemas/audit.ts'
+import { auditEvents, refusalEvents } from '../../schemas/bounds.ts'
 import { operatorRefusalReasons } from '../../schemas/refusal.ts'
 import { newId } from '../rules/id.ts'
 import type {

@@ -1,7 +1,7 @@
 /**
  * The state of a key, and why it is denied (spec sections 3 and 5). Pure: the time is an argument.
  */
-import type { KeyState } from '../../schemas/key.ts'
+import type { KeyState } from '../../schemas/bounds.ts'
 import type { RefusalReason } from '../../schemas/refusal.ts'
 
 /** Revocation outranks expiry. A key expires at the start of second `expiresAt`. */

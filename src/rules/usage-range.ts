@@ -1,5 +1,7 @@
 /** Which steps of a usage history are asked for, and whether they are too many. */
-import { type UsageQuery, type UsageStep, usagePointsMax, usageStepS } from '../../schemas/usage.ts'
+
+import { type UsageStep, usagePointsMax, usageStepS } from '../../schemas/bounds.ts'
+import type { UsageQuery } from '../../schemas/usage.ts'
 
 /** Whole steps, in Unix seconds: `untilS` is the end of the last one. */
 export interface UsageRange {

@@ -1,6 +1,6 @@
 // The audit log over the admin API: every entry once, newest first, narrowed by what an operator asks for.
 import t from 'tap'
-import { type AuditEvent, auditEvents } from '../../schemas/audit.ts'
+import { type AuditEvent, auditEvents } from '../../schemas/bounds.ts'
 import { newId } from '../../src/rules/id.ts'
 import { type Code, expectError } from '../api/expect-error.ts'
 import { makeKey } from '../instance.ts'

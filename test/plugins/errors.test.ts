@@ -4,7 +4,7 @@ import t from 'tap'
 import { ApiError, notFound } from '../../plugins/api-error.ts'
 import errors from '../../plugins/errors.ts'
 import { ajv } from '../../plugins/validation.ts'
-import { errorTable } from '../../schemas/error.ts'
+import { errorTable } from '../../schemas/error-table.ts'
 import { docsBase, envelopeOf, otherApp } from './other-app.ts'
 
 t.test('an error is sent with its row of the table', async (t) => {

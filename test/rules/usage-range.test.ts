@@ -1,7 +1,7 @@
 // Which steps a usage history has: whole ones, none in the future, at most 1,500.
 import fc from 'fast-check'
 import t from 'tap'
-import { usagePointsMax, usageStepS, usageSteps } from '../../schemas/usage.ts'
+import { usagePointsMax, usageStepS, usageSteps } from '../../schemas/bounds.ts'
 import { usageRange } from '../../src/rules/usage-range.ts'
 
 /** 2026-11-22T14:05:30Z */

@@ -1,8 +1,8 @@
 /** What the routes of callers and those of operators have in common. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ApiError } from '../../../plugins/api-error.ts'
+import { listLimitMax } from '../../../schemas/bounds.ts'
 import { KeyParams, PatchKeyBody, RotateKeyBody } from '../../../schemas/key.ts'
-import { listLimitMax } from '../../../schemas/list.ts'
 import type { LastUsed } from '../../guard/last-used.ts'
 import type { TokenFormat } from '../../rules/token.ts'
 import type { ExpiresInPast, KeyChange, NoMoreRotations, StoredKey } from '../../stores.ts'

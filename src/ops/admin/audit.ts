@@ -1,6 +1,7 @@
 /** The audit log, for operators: newest first, narrowed by what they know. */
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { AuditList, auditEvents, ListAuditQuery } from '../../../schemas/audit.ts'
+import { AuditList, ListAuditQuery } from '../../../schemas/audit.ts'
+import { auditEvents } from '../../../schemas/bounds.ts'
 import { limitOf, pageOf } from '../../http/routes/key-rules.ts'
 import type { AuditEntry, AuditLog, AuditPosition } from '../../stores.ts'
 import { laneOf, notFound } from './admin-rules.ts'

@@ -1,5 +1,5 @@
 /** The pages that `docs_url` leads to, made from the same table as the error envelope. */
-import { type ErrorCode, type ErrorRow, errorTable } from '../../../../schemas/error.ts'
+import { type ErrorCode, type ErrorRow, errorTable } from '../../../../schemas/error-table.ts'
 import type { OpenApiDocument } from '../../../openapi/document-types.ts'
 import { code, page, prose, table } from './html.ts'
 import { operationsOf, type PlacedOperation, responseOf } from './operations.ts'

@@ -1,0 +1,52 @@
+/**
+ * Bounds and lists of values that schemas state. Apart from them, because a command needs no schema,
+ * and loading TypeBox takes it a tenth of a second.
+ */
+import {
+  type OperatorRefusalReason,
+  operatorRefusalReasons,
+  type RefusalReason,
+  refusalReasons,
+} from './refusal.ts'
+
+/** 2100-01-01T00:00:00Z. A later time is probably in the wrong unit. */
+export const expiresAtEndS = 4_102_444_800
+export const rateLimitMax = 1_000_000_000
+export const nameMaxLength = 255
+
+/**
+ * Not blank, no control character (Cc), no lone surrogate (Cs): text that fits into Postgres and a
+ * log line. Needs the flag `u`.
+ */
+export const namePattern = '^[^\\p{Cc}\\p{Cs}]*[^\\p{Cc}\\p{Cs}\\s][^\\p{Cc}\\p{Cs}]*$'
+
+/** A year. */
+export const graceMaxS = 31_536_000
+
+export const keyStates = ['active', 'revoked', 'expired'] as const
+export type KeyState = (typeof keyStates)[number]
+
+export const listLimitMax = 100
+
+/** The steps of a history, each with its length in seconds. Hours and days begin in UTC. */
+export const usageStepS = { minute: 60, hour: 3600, day: 86_400 } as const
+export type UsageStep = keyof typeof usageStepS
+export const usageSteps = Object.keys(usageStepS) as UsageStep[]
+
+export const usagePointsMax = 1500
+
+export const refusalEvents = ['auth.refused', 'operator.refused'] as const
+export const auditEvents = [
+  ...refusalEvents,
+  'key.created',
+  'key.updated',
+  'key.rotated',
+  'key.revoked',
+  'user.created',
+  'user.updated',
+  'user.keys_revoked',
+  'user.deleted',
+] as const
+export type AuditEvent = (typeof auditEvents)[number]
+export const auditReasons = [...refusalReasons, ...operatorRefusalReasons] as const
+export type AuditReason = RefusalReason | OperatorRefusalReason
