@@ -73,8 +73,11 @@ export interface KeyCount {
 }
 
 export interface ScanOptions {
-  /** How much of one core of each counting server the scan may use; 0.05 is 5 %. */
-  share?: number | undefined
+  /**
+   * How much of one core of each counting server the scan may use; 0.05 is 5 %, the default. A
+   * function is asked after each slice.
+   */
+  share?: number | (() => number) | undefined
   /** Ends the scan: nothing is visited after it. */
   signal?: AbortSignal | undefined
   /** Asked before each slice: counts up to this are read but not visited. 0 by default. */

@@ -35,6 +35,10 @@ const finalFreshMs = 10_000
 const patienceMs = 500
 /** Nobody has asked for this long: the scan ends. */
 const idleMs = 5000
+/** Of a core of each Redis server: what a scan may use while this instance has nothing to do. */
+const shareMax = 0.05
+/** And while it has all that it can do: then the scan would slow down every request. */
+const shareMin = 0.01
 
 interface Minute {
   readonly minute: number
@@ -46,6 +50,17 @@ interface Minute {
   scanning: Promise<void> | null
   startedMs: number
   scanned: number
+}
+
+/** The busier this instance was since the last question, the less. */
+function spareShare() {
+  let last = performance.eventLoopUtilization()
+  return () => {
+    const now = performance.eventLoopUtilization()
+    const { utilization } = performance.eventLoopUtilization(now, last)
+    last = now
+    return shareMin + (shareMax - shareMin) * (1 - utilization)
+  }
 }
 
 export function createBoard({ counter, keys }: BoardOptions): Board {
@@ -77,7 +92,7 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
       of.scanned += read
       of.top.add(slice)
     }
-    const done = await counter.scan(of.minute, visit, { signal, above: of.top.floor })
+    const done = await counter.scan(of.minute, visit, { signal, above: of.top.floor, share: spareShare() })
     of.done = { ...done, startedMs: of.startedMs, endedMonoMs: performance.now() }
   }
 

@@ -1,6 +1,6 @@
 /**
- * Reads the counters of one minute from one server, in slices that keep the server for about a
- * millisecond. Between slices the reader waits, so that it uses no more than its share of the
+ * Reads the counters of one minute from one server, in slices that keep the server for less than
+ * a millisecond. Between slices the reader waits, so that it uses no more than its share of the
  * server's one core. TIME before and after each slice says how long the server took; a server that
  * is busy with others makes a slice longer, and so the reader slower.
  */
@@ -12,8 +12,7 @@ import { withTimeout } from './with-timeout.ts'
 
 export interface ServerScan extends ScanOptions {
   minute: number
-  /** Of one core of the server. */
-  share: number
+  share: NonNullable<ScanOptions['share']>
   timeoutMs: number
   /** Waits for each visit before it reads on. */
   visit: VisitCounts
@@ -21,8 +20,8 @@ export interface ServerScan extends ScanOptions {
   readAlone: (keyId: string) => Promise<number | null>
 }
 
-/** Names looked at in one slice. */
-const sliceNames = 500
+/** Names looked at in one slice. Meanwhile hits wait. */
+const sliceNames = 200
 
 type Reply = [error: Error | null, value: unknown]
 
@@ -46,7 +45,8 @@ export async function scanServer(redis: Redis, options: ServerScan): Promise<Err
     cursor = slice.cursor
     if (cursor === '0') break
     const elapsedMs = performance.now() - startedMs
-    const waitMs = Math.min(slice.usedMs, elapsedMs) / share - elapsedMs
+    const now = typeof share === 'number' ? share : share()
+    const waitMs = Math.min(slice.usedMs, elapsedMs) / now - elapsedMs
     await sleep(Math.max(waitMs, 0), undefined, { signal }).catch(() => {})
   }
   return null
