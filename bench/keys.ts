@@ -7,7 +7,7 @@ import { createWriteStream } from 'node:fs'
 import { join } from 'node:path'
 import postgres from 'postgres'
 import { migrate } from '../src/postgres/migrate.ts'
-import type { IdPrefix } from '../src/rules/id.ts'
+import { type IdPrefix, newId } from '../src/rules/id.ts'
 import { keyHasher } from '../src/rules/key-hasher.ts'
 import { keyMinter } from '../src/rules/new-key.ts'
 import { tokenFormat } from '../src/rules/token.ts'
@@ -21,25 +21,32 @@ export interface Keys {
 
 export const hashSecret = 'the secret of a benchmark, thirty-two characters at least'
 
-/** Ids are numbered, so that pgbench can name a row without a look-up. */
+/** With such ids, pgbench can name a row without a look-up. */
 export const numberedId = (prefix: IdPrefix, n: number) => prefix + String(n).padStart(26, '0')
+
+/** Users and keys have numbered ids. Only once in a run: Redis knows the versions of keys by id. */
+export interface Numbered {
+  keysPerUser: number
+}
 
 /** Migrates an empty database and fills it. */
 export async function seedKeys(
   databaseUrl: string,
   folder: string,
   count: number,
-  keysPerUser = 1000,
+  numbered?: Numbered,
 ): Promise<Keys> {
+  const { keysPerUser } = numbered ?? { keysPerUser: 1000 }
+  const idOf = numbered ? numberedId : (prefix: IdPrefix) => newId(prefix)
   await migrate(databaseUrl)
   const sql = postgres(databaseUrl, { max: 1, onnotice: () => {} })
   try {
     const tokensFile = join(folder, `tokens-${new URL(databaseUrl).pathname.slice(1)}`)
     const tokens = createWriteStream(tokensFile)
     for (let first = 0; first < count; first += keysPerUser) {
-      const userId = numberedId('usr_', first / keysPerUser)
+      const userId = idOf('usr_', first / keysPerUser)
       await sql`insert into users (id, name) values (${userId}, 'a user of a benchmark')`
-      const made = keysOf(userId, first, Math.min(first + keysPerUser, count))
+      const made = keysOf(userId, first, Math.min(first + keysPerUser, count), idOf)
       await sql`insert into api_keys ${sql(made.map(({ row }) => row))}`
       tokens.write(made.map(({ token }) => `${token}\n`).join(''))
     }
@@ -54,12 +61,12 @@ export async function seedKeys(
 
 export const mintKey = keyMinter(tokenFormat('lk'), keyHasher(hashSecret))
 
-function keysOf(userId: string, from: number, to: number) {
+function keysOf(userId: string, from: number, to: number, idOf: typeof numberedId) {
   return Array.from({ length: to - from }, (_, i) => {
     const wanted = { userId, name: `key ${from + i}`, rateLimitRpm: limit, expiresAt: null }
     const { token, key } = mintKey(wanted)
     const row = {
-      id: numberedId('apk_', from + i),
+      id: idOf('apk_', from + i),
       user_id: userId,
       name: key.name,
       key_hash: key.hash,

@@ -2,7 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { hashSecret, type Keys, seedKeys } from './keys.ts'
+import { hashSecret, type Keys, type Numbered, seedKeys } from './keys.ts'
 import { chooseLoad, type Load } from './load/load.ts'
 import { type Candidate, type CandidateName, startCandidate } from './servers/candidate.ts'
 import { type PostgresServer, startPostgres } from './servers/postgres.ts'
@@ -25,7 +25,7 @@ export interface Rig {
   before: string | null
   say(line: string): void
   /** A database with this many keys. */
-  database(purpose: string, keys: number, keysPerUser?: number): Promise<Database>
+  database(purpose: string, keys: number, numbered?: Numbered): Promise<Database>
   start(
     name: CandidateName,
     servers: { url: string; redisUrl?: string },
@@ -77,10 +77,10 @@ export async function openRig({
       rounds,
       before,
       say,
-      async database(purpose, keys, keysPerUser) {
+      async database(purpose, keys, numbered) {
         say(`a database with ${keys} ${keys === 1 ? 'key' : 'keys'}`)
         const url = await postgres.createDatabase(purpose)
-        return { url, ...(await seedKeys(url, folder, keys, keysPerUser)) }
+        return { url, ...(await seedKeys(url, folder, keys, numbered)) }
       },
       async start(name, { url, redisUrl = redis.url }, more = {}) {
         const options = { databaseUrl: url, redisUrl, hashSecret, ...more }
