@@ -134,6 +134,7 @@ t.test('a clock that differs by more than 2 s is wrong', async (t) => {
 
 t.test('it prints what is wrong and what to do, and exits with 1', async (t) => {
   const env = externalEnv(services)
+  await runLatchkey(t, env, 'migrate')
   const good = await runLatchkey(t, env, 'doctor')
   t.match(good, {
     code: 0,
