@@ -112,7 +112,7 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
     const nowMs = await now()
     const last = minuteOf(nowMs - graceMs) - 1
     // Of a minute that ended over a minute ago, counters have expired already.
-    doneThrough ??= last - 1
+    doneThrough ??= minuteOf(nowMs) - 2
     const begins = openMinute < minuteOf(nowMs)
     await report(minuteOf(nowMs))
     for (const minute of [last - 1, last]) if (minute > doneThrough) await collect(minute)

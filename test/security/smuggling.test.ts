@@ -137,8 +137,6 @@ function watch({ service }: Instance, attackersToken: string) {
 }
 
 function noFaults(t: Test, { log }: Instance) {
-  // It does not know all that was used in the minute before it started.
-  const isExpected = (msg: unknown) => msg === 'usage of this minute is incomplete'
-  const faults = log.filter(({ level, msg }) => Number(level) >= 40 && !isExpected(msg))
+  const faults = log.filter(({ level }) => Number(level) >= 40)
   t.same(faults, [], 'the service found no fault of its own')
 }

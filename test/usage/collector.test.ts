@@ -140,6 +140,17 @@ t.test('a minute whose counters may have expired is stored, and incomplete', asy
   t.equal(await incompleteIn(minute), true)
 })
 
+t.test('who starts at the turn of a minute leaves the one before the last alone', async (t) => {
+  const [instance] = instances as [Instance]
+  const nobodyStored = minuteOf(await counterOf(instance).now()) + 60
+  let nowMs = (nobodyStored + 2) * 60_000 + 500
+  const starting = collectorAt(() => nowMs, counterOf(instance))
+  await starting.tick()
+  nowMs += 2000
+  await starting.tick()
+  t.strictSame(starting.incomplete, [])
+})
+
 t.test('a pass that was not finished is taken over, and then complete', async (t) => {
   const nowMs = Date.now() - 86_400_000
   const minute = minuteOf(nowMs)
