@@ -3,6 +3,7 @@
  * keeps up; otherwise from autocannon (npm).
  */
 import { spawnSync } from 'node:child_process'
+import { quantile } from '../statistics.ts'
 import { shootAutocannon } from './autocannon.ts'
 import { shootWrk } from './wrk.ts'
 
@@ -31,6 +32,16 @@ export interface Hit {
   p50Ms: number
   p99Ms: number
 }
+
+/** The hit of a load that has kept each latency, one for each request unless `other` says more. */
+export const hitOf = (latenciesMs: number[], other: Pick<Hit, 'seconds'> & Partial<Hit>): Hit => ({
+  requests: latenciesMs.length,
+  failed: 0,
+  notOk: 0,
+  p50Ms: quantile(latenciesMs, 0.5),
+  p99Ms: quantile(latenciesMs, 0.99),
+  ...other,
+})
 
 export interface Load {
   name: string

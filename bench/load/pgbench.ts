@@ -3,8 +3,7 @@ import { execFile, spawnSync } from 'node:child_process'
 import { mkdtemp, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { quantile } from '../statistics.ts'
-import type { Hit, Load } from './load.ts'
+import { hitOf, type Load } from './load.ts'
 
 export interface Work {
   databaseUrl: string
@@ -35,20 +34,14 @@ export function pgbenchLoad(work: Work): Load {
       first += connections * (1 + transactions.reduce((most, [, nth]) => Math.max(most, nth!), 0))
       if (first > (work.end ?? Number.POSITIVE_INFINITY)) throw new Error('pgbench: the keys were too few')
       const latenciesMs = transactions.map(([, , us]) => us! / 1000)
-      return hitOf(latenciesMs, perS, work.perTransaction ?? 1)
+      // pgbench ends with an error if a statement fails.
+      return hitOf(latenciesMs, {
+        requests: latenciesMs.length * (work.perTransaction ?? 1),
+        seconds: latenciesMs.length / perS,
+      })
     },
   }
 }
-
-const hitOf = (latenciesMs: number[], perS: number, perTransaction: number): Hit => ({
-  requests: latenciesMs.length * perTransaction,
-  seconds: latenciesMs.length / perS,
-  // pgbench ends with an error if a statement fails.
-  failed: 0,
-  notOk: 0,
-  p50Ms: quantile(latenciesMs, 0.5),
-  p99Ms: quantile(latenciesMs, 0.99),
-})
 
 /** `log`: a line for each transaction: its client, its number with that client, microseconds. */
 async function run(work: Work, first: number, clients: number, seconds: number) {

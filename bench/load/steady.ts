@@ -7,8 +7,7 @@ import { once } from 'node:events'
 import { open } from 'node:fs/promises'
 import { connect, type Socket } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
-import { quantile } from '../statistics.ts'
-import type { Hit, Load, Shot } from './load.ts'
+import { type Hit, hitOf, type Load, type Shot } from './load.ts'
 
 /** Enough for 25 000 requests a second that take 10 ms each. */
 const connections = 256
@@ -65,14 +64,7 @@ async function shootSteady(shot: Shot, perS: number): Promise<Hit> {
   }
   for (const socket of sockets) socket.removeAllListeners('close').destroy()
   if (latenciesMs.length === 0) throw new Error(`${shot.url} has not answered`)
-  return {
-    requests: latenciesMs.length,
-    seconds: shot.seconds,
-    failed: total - latenciesMs.length,
-    notOk,
-    p50Ms: quantile(latenciesMs, 0.5),
-    p99Ms: quantile(latenciesMs, 0.99),
-  }
+  return hitOf(latenciesMs, { seconds: shot.seconds, failed: total - latenciesMs.length, notOk })
 }
 
 async function requestsOf({ url, tokensFile, first, count }: Shot): Promise<string[]> {

@@ -26,6 +26,7 @@ import {
   usersAtOnce,
 } from './kinds.ts'
 import { pgbenchStatement, recordStatements, storesOn } from './statements.ts'
+import { besideOf, figures, withoutHttp } from './without-http.ts'
 
 const connections = 16
 /** A connection of pgbench counts what it has inserted when it ends. */
@@ -52,7 +53,7 @@ export async function besidePgbench(rig: Rig, database: Database): Promise<Table
       about: `${connections} connections, ${rounds} rounds. Requests come from ${usersAtOnce} users in turn, who have ${keysPerUser} keys each or more. \`pgbench\`: the statement of that request, with as many clients.`,
       results,
       ratios: operations.map(({ name }) => throughputRatio(results, name, besideOf(name))),
-      figures: ['requestsPerS', 'p50Ms', 'p99Ms', 'postgresCpuUs'],
+      figures,
     }
   } finally {
     await sql.end()
@@ -60,7 +61,6 @@ export async function besidePgbench(rig: Rig, database: Database): Promise<Table
 }
 
 const usersOf = ({ count }: Database) => count / keysPerUser
-const besideOf = (name: string) => `${name}, pgbench`
 
 /** What `audit find` finds: a refusal of each key that stays. */
 async function seedRefusals(sql: Sql, database: Database): Promise<void> {
@@ -127,15 +127,7 @@ async function inPgbench(
     scripts: [placeScript(users, pgbench) + pgbenchStatement(statement!, expressions)],
     ...(onlyOnce && { end: users * pgbench.count }),
   })
-  return {
-    name: besideOf(name),
-    url: '',
-    processes: [],
-    load: isChange ? audited(load, sql) : load,
-    tokensFile: '',
-    tokens: () => ({ first: 0, count: 1 }),
-    connections,
-  }
+  return withoutHttp(besideOf(name), isChange ? audited(load, sql) : load, connections)
 }
 
 /** A statement that changes nothing, because it names no key, would only look fast. */

@@ -13,9 +13,9 @@ import type { Database, Rig } from '../rig.ts'
 import type { Candidate } from '../servers/candidate.ts'
 import { batchMax, lookUpLoad } from './look-up-load.ts'
 import { pgbenchStatement, recordStatements } from './statements.ts'
+import { besideOf, figures, withoutHttp } from './without-http.ts'
 
 const [overHttp, alone] = ['latchkey', 'look-ups'] as const
-const besideOf = (name: string) => `${name}, pgbench`
 const clients = poolBounds.lookups.max
 const shareMin = 0.8
 /** pgbench takes 128 scripts at most. */
@@ -36,7 +36,7 @@ export async function firstLookUps(
       rig.stopWithCandidates(() => load.close())
       return [
         await pgbench(rig, database, overHttp, found.size),
-        { ...subject(alone, clients * batchMax), load },
+        withoutHttp(alone, load, clients * batchMax),
         await pgbench(rig, database, alone, batchMax),
       ]
     },
@@ -54,7 +54,7 @@ export async function firstLookUps(
       about,
       results,
       ratios: [overHttp, alone].map((name) => throughputRatio(results, name, besideOf(name))),
-      figures: ['requestsPerS', 'p50Ms', 'p99Ms', 'postgresCpuUs'],
+      figures,
     },
     targets: [
       atLeast('keys used for the first time, by look-ups of pgbench', share(overHttp), shareMin, '×'),
@@ -62,15 +62,6 @@ export async function firstLookUps(
     ],
   }
 }
-
-const subject = (name: string, connections: number): Subject => ({
-  name,
-  url: '',
-  processes: [],
-  tokensFile: '',
-  tokens: () => ({ first: 0, count: 1 }),
-  connections,
-})
 
 /** Look-ups since the start: how many to a statement, and to a request. */
 async function batches({ opsUrl }: Candidate) {
@@ -106,5 +97,5 @@ async function pgbench(rig: Rig, { url }: Database, name: string, size: number):
     ),
     perTransaction: size,
   })
-  return { ...subject(besideOf(name), clients), load }
+  return withoutHttp(besideOf(name), load, clients)
 }

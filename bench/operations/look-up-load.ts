@@ -6,9 +6,8 @@ import { createPool } from '../../src/postgres/pool.ts'
 import { keyHasher } from '../../src/rules/key-hasher.ts'
 import { poolBounds } from '../../src/wiring/pools.ts'
 import { hashSecret } from '../keys.ts'
-import type { Load } from '../load/load.ts'
+import { hitOf, type Load } from '../load/load.ts'
 import type { Database } from '../rig.ts'
-import { quantile } from '../statistics.ts'
 import { storesOn } from './statements.ts'
 
 /** Keys in one statement: lookupBatchMax in src/guard/key-reader.ts. */
@@ -44,14 +43,7 @@ export function lookUpLoad({ url, tokensFile }: Database): Load & { close(): Pro
         }
       }
       await Promise.all(Array.from({ length: connections }, lookUp))
-      return {
-        requests: latenciesMs.length,
-        seconds: (performance.now() - startMs) / 1000,
-        failed: 0,
-        notOk: 0,
-        p50Ms: quantile(latenciesMs, 0.5),
-        p99Ms: quantile(latenciesMs, 0.99),
-      }
+      return hitOf(latenciesMs, { seconds: (performance.now() - startMs) / 1000 })
     },
   }
 }
