@@ -19,6 +19,8 @@ export interface Subject {
   onlyOnce?: boolean
   /** Instead of the usual number. */
   connections?: number
+  /** What comes before a window and its lead-in. It resolves to what comes after them. */
+  begin?(): Promise<() => void>
 }
 
 export interface Sample {
@@ -46,6 +48,15 @@ const leadInS = 1
 const writesLaterMs = 1100
 
 export async function measure(rig: Rig, subject: Subject, round: number, seconds: number): Promise<Sample> {
+  const end = await subject.begin?.()
+  try {
+    return await measureWindow(rig, subject, round, seconds)
+  } finally {
+    end?.()
+  }
+}
+
+async function measureWindow(rig: Rig, subject: Subject, round: number, seconds: number): Promise<Sample> {
   const { tokensFile, onlyOnce, name, processes, load = rig.load } = subject
   const atOnce = subject.connections ?? connections
   const { first, count } = subject.tokens(round)
