@@ -2,7 +2,6 @@
  * What is not the hot path: the operations on keys and the audit log, keys used for the first time,
  * and how long the program takes to start.
  */
-
 import { poolBounds } from '../../src/wiring/pools.ts'
 import { pgbenchVersion } from '../load/pgbench.ts'
 import { besidePgbench } from '../operations/beside-pgbench.ts'

@@ -1,6 +1,5 @@
 /** A port for a server that cannot choose one itself. */
-import type { AddressInfo } from 'node:net'
-import { createServer } from 'node:net'
+import { type AddressInfo, createServer } from 'node:net'
 
 export function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {

@@ -1,6 +1,5 @@
 /** latchkey keys …: for the operator, for any user and without a key. */
-import type { KeyState } from '../../schemas/bounds.ts'
-import { listLimitMax } from '../../schemas/bounds.ts'
+import { type KeyState, listLimitMax } from '../../schemas/bounds.ts'
 import { keyState } from '../rules/key-state.ts'
 import { adminKeyBody, type ExpiresInPast, type KeyPage, type KeyStore, type StoredKey } from '../stores.ts'
 import { actor, command, group, moment, operator, table, withStores } from './command.ts'

@@ -1,7 +1,5 @@
 /** latchkey usage: how often a key was used, over time. */
-
-import type { UsageStep } from '../../schemas/bounds.ts'
-import { usageStepS } from '../../schemas/bounds.ts'
+import { type UsageStep, usageStepS } from '../../schemas/bounds.ts'
 import type { UsagePoint } from '../../schemas/usage.ts'
 import { command, moment, operator, table, withStores } from './command.ts'
 import { since, step, until } from './options.ts'

@@ -11,8 +11,7 @@
  * exist.
  */
 import { createHash, timingSafeEqual } from 'node:crypto'
-import type { AddressInfo } from 'node:net'
-import { isIPv4 } from 'node:net'
+import { type AddressInfo, isIPv4 } from 'node:net'
 import type { Static } from '@sinclair/typebox'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'

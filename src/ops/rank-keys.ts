@@ -32,9 +32,10 @@ export interface Ranked {
   lane: Operator
 }
 
-/** The keys with the highest share of their limit, when all candidates were ranked. */
+/** The keys that the last ranking put first, by share of their limit. */
 export interface Finalists {
   keyIds: string[]
+  /** When all candidates were ranked. */
   rankedMonoMs: number
 }
 

@@ -2,7 +2,6 @@
  * Usage of keys in Postgres, by minute, hour and day. Storing is idempotent, so that two instances
  * may store the same minute (sql/postgres/012.do.usage.sql).
  */
-
 import { type UsageStep, usageStepS } from '../../schemas/bounds.ts'
 import type { UsagePoint } from '../../schemas/usage.ts'
 import { idOrNone } from '../rules/id.ts'

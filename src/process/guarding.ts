@@ -73,7 +73,7 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
   })
   const { counter } = stores
   const shared = { stores, metrics, log }
-  const guard = createGuard(config, shared, options.patience ?? 1)
+  const guard = createRequestGuard(config, shared, options.patience ?? 1)
   const { gate, cache } = guard
   invalidateCache = gate.invalidateBefore
   const postgres = (): PostgresState => (gate.postgresDown ? 'away' : 'ok')
@@ -108,7 +108,7 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
 }
 
 /** What decides requests, and what it leaves to do after them. */
-function createGuard(config: Config, { stores, metrics, log }: Shared, patience: number) {
+function createRequestGuard(config: Config, { stores, metrics, log }: Shared, patience: number) {
   const { keys, audit, counter, hasher, cachePolicy } = stores
   const lastUsed = createLastUsed({
     keys,

@@ -16,7 +16,7 @@ export interface ServerScan extends ScanOptions {
   timeoutMs: number
   /** Waits for each visit before it reads on. */
   visit: VisitCounts
-  /** For a counter that this server refuses: one that has moved, or is not a number. */
+  /** For a counter that this server refuses: one that has moved, or is not a string. */
   readAlone: (keyId: string) => Promise<number | null>
 }
 

@@ -1,5 +1,4 @@
 /** Which steps of a usage history are asked for, and whether they are too many. */
-
 import { type UsageStep, usagePointsMax, usageStepS } from '../../schemas/bounds.ts'
 import type { UsageQuery } from '../../schemas/usage.ts'
 

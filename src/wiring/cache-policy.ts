@@ -1,5 +1,4 @@
 /** How long instances trust a cached key, and so how long a change may have to wait. */
-
 import type { Config } from '../config.ts'
 
 export interface CachePolicy {

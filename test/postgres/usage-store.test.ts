@@ -1,7 +1,6 @@
 // Usage in Postgres: what is stored, rolled up, read and dropped.
 import t from 'tap'
-import type { UsageStep } from '../../schemas/bounds.ts'
-import { usageStepS } from '../../schemas/bounds.ts'
+import { type UsageStep, usageStepS } from '../../schemas/bounds.ts'
 import { dropUsagePartitions } from '../../src/postgres/partitions.ts'
 import { createPool } from '../../src/postgres/pool.ts'
 import { createUsageStore } from '../../src/postgres/usage.ts'
