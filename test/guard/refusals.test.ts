@@ -1,0 +1,116 @@
+// What requests leave to be written: refusals, which they wait for, and hashes, which they do not.
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { RefusalBudgetSpent } from '../../src/guard/refusal-budget.ts'
+import { createRefusals } from '../../src/guard/refusals.ts'
+import { createRehashes } from '../../src/guard/rehashes.ts'
+import { type RefusalRecord, Unavailable } from '../../src/stores.ts'
+
+const refusalFrom = (ip: string): RefusalRecord => ({
+  requestId: 'req_1',
+  reason: 'unknown_key',
+  keyId: null,
+  userId: null,
+  method: 'GET',
+  path: '/',
+  ip,
+  userAgent: null,
+  details: null,
+})
+
+/** An audit log whose commits the test ends itself, 20 s before a minute ends. */
+function open(t: Test, { perAddressRpm = 2 } = {}) {
+  const clock = { nowMs: 5000 }
+  t.intercept(performance, 'now', { value: () => clock.nowMs })
+  t.intercept(Date, 'now', { value: () => 40_000 })
+  const commits: { size: number; end(error?: Error): void }[] = []
+  const seen: (string | number)[] = []
+  const refusals = createRefusals({
+    audit: {
+      recordRefusals: (batch) =>
+        new Promise((resolve, reject) => {
+          commits.push({ size: batch.length, end: (error) => (error ? reject(error) : resolve()) })
+        }),
+    },
+    perAddressRpm,
+    timeoutMs: 60_000,
+    onBatch: (size) => seen.push(`batch of ${size}`),
+    onShed: () => seen.push('shed'),
+    onCommitted: (seconds) => seen.push(seconds),
+    onOverBudget: () => seen.push('over budget'),
+  })
+  return { refusals, clock, commits, seen }
+}
+
+t.test('a refusal is recorded when its batch is committed', async (t) => {
+  const { refusals, clock, commits, seen } = open(t, { perAddressRpm: 2500 })
+  let recorded = 0
+  const all = Array.from({ length: 2500 }, () => refusals.record(refusalFrom('10.0.0.1')))
+  const settled = Promise.all(all.map((one) => one.then(() => recorded++)))
+  await nextTurn()
+  t.strictSame(
+    commits.map(({ size }) => size),
+    [1000, 1000],
+    'two at once, of 1,000 at most',
+  )
+  clock.nowMs += 250
+  commits[0]!.end()
+  await nextTurn()
+  t.equal(recorded, 1000)
+  await nextTurn()
+  clock.nowMs += 250
+  for (const { end } of commits.slice(1)) end()
+  await Promise.all([settled, refusals.drained()])
+  t.strictSame(seen, ['batch of 1000', 'batch of 1000', 0.25, 'batch of 500', 0.5, 0.25])
+})
+
+t.test('a refusal that cannot be committed rejects, and so does one too many from an address', async (t) => {
+  const { refusals, commits, seen } = open(t)
+  const lost = t.rejects(refusals.record(refusalFrom('10.0.0.1')), new Unavailable('gone'))
+  await nextTurn()
+  commits[0]!.end(new Unavailable('gone'))
+  await lost
+  void refusals.record(refusalFrom('10.0.0.1'))
+  await t.rejects(refusals.record(refusalFrom('10.0.0.1')), {
+    code: 'service_unavailable',
+    headers: { 'retry-after': '20' },
+    cause: new RefusalBudgetSpent('too many refusals from one address'),
+  })
+  t.strictSame(seen, ['batch of 1', 'over budget'])
+  const other = refusals.record(refusalFrom('10.0.0.2'))
+  await nextTurn()
+  commits[1]!.end()
+  await other
+})
+
+t.test('beyond 10,000 that wait, refusals are shed', async (t) => {
+  const { refusals, seen } = open(t)
+  for (let n = 0; n < 10_000; n++) void refusals.record(refusalFrom(`10.0.${n % 100}.${n / 100}`))
+  t.strictSame(seen, [])
+  await t.rejects(refusals.record(refusalFrom('10.1.0.1')), { message: 'too many requests are waiting' })
+  t.strictSame(seen, ['shed'])
+})
+
+t.test('hashes are stored 500 at a time, and nobody hears of a failure', async (t) => {
+  const writes: { size: number; secretId: string; end(error?: Error): void }[] = []
+  const sizes: number[] = []
+  const rehashes = createRehashes({
+    keys: {
+      rehash: (batch, secretId) =>
+        new Promise((resolve, reject) => {
+          writes.push({ size: batch.length, secretId, end: (error) => (error ? reject(error) : resolve()) })
+        }),
+    },
+    secretId: 'second',
+    onBatch: (size) => sizes.push(size),
+  })
+  for (let n = 0; n < 501; n++) rehashes.add({ id: `apk_${n}`, from: 'old', to: 'new' })
+  await nextTurn()
+  t.strictSame(sizes, [500], 'one write at a time')
+  writes[0]!.end(new Unavailable('gone'))
+  await nextTurn()
+  await nextTurn()
+  t.match(writes[1], { size: 1, secretId: 'second' })
+  writes[1]!.end()
+  await rehashes.drained()
+})
