@@ -23,7 +23,7 @@ const logFlushMs = 1000
 
 export async function serve(config: Config): Promise<undefined> {
   const say = (line: string) => process.stdout.write(`${printable(line)}\n`)
-  const log = createLog(config.logLevel)
+  const log = await createLog(config.logLevel)
   let draining = false
   let drainMs = 0
   const stopping = new AbortController()

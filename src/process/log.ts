@@ -3,7 +3,6 @@
  * or a query string.
  */
 import { pino } from 'pino'
-import pretty from 'pino-pretty'
 
 /** Bytes buffered for a reader that has stopped reading. More are dropped. */
 const bufferMax = 8 << 20
@@ -16,9 +15,13 @@ export interface Lines
   isLevelEnabled?(level: string): boolean
 }
 
-export function createLog(level: string, output: NodeJS.WriteStream = process.stdout): Log {
+export async function createLog(level: string): Promise<Log> {
   const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime }
-  if (output.isTTY) return pino(options, pretty({ colorize: true, sync: true, ignore: 'pid,hostname' }))
+  if (process.stdout.isTTY) {
+    // Its many files take time to load, and only a terminal needs them.
+    const { default: pretty } = await import('pino-pretty')
+    return pino(options, pretty({ colorize: true, sync: true, ignore: 'pid,hostname' }))
+  }
   // Written when the event loop is free: a slow reader of our log must not slow down requests.
   return pino(options, pino.destination({ fd: 1, sync: false, maxLength: bufferMax }))
 }
