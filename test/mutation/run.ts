@@ -1,7 +1,7 @@
 /**
- * `npm run mutate [-- FILE…]`: changes the product in one place after the other, and runs the tests
- * that need no servers against each change. One that no test notices has survived. Prints a score
- * for each file and every survivor; fails if a file has less than 95 %.
+ * `npm run mutate [-- FILE…]`: changes the product in one place after the other, and runs its tests
+ * against each change, those with servers last. One that no test notices has survived. Prints a
+ * score for each file and every survivor; fails if a file has less than 95 %.
  */
 import { execFile } from 'node:child_process'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
@@ -31,10 +31,12 @@ const folder = await mkdtemp(join(tmpdir(), 'mutants-'))
 const loaders = ['test/run/typescript.mjs', 'test/mutation/loader.mjs'].map((path) => `--import=./${path}`)
 
 /** Whether the file's tests pass, with the given program in place of `file`. */
-function passes(test: string, file: string, program: string): Promise<boolean> {
+function passes(test: string, file: string, program: string, lane: number): Promise<boolean> {
   const env = {
     ...process.env,
     TAP_BAIL: '1',
+    // Tests at the same time have key spaces of their own.
+    TAP_CHILD_ID: `${lane}`,
     MUTANT_URL: pathToFileURL(join(root, file)).href,
     MUTANT_JS: program,
   }
@@ -44,11 +46,11 @@ function passes(test: string, file: string, program: string): Promise<boolean> {
   })
 }
 
-async function survives(file: string, source: string, mutant: Mutant, tests: string[], name: string) {
+async function survives(file: string, source: string, mutant: Mutant, tests: string[], lane: number) {
   const text = source.slice(0, mutant.start) + mutant.replacement + source.slice(mutant.end)
-  const program = join(folder, `${name}.js`)
+  const program = join(folder, `${lane}.js`)
   await writeFile(program, ts.transpileModule(text, { compilerOptions }).outputText)
-  for (const test of tests) if (!(await passes(test, file, program))) return false
+  for (const test of tests) if (!(await passes(test, file, program, lane))) return false
   return true
 }
 
@@ -62,17 +64,16 @@ async function tryFile(file: string): Promise<number> {
       (known) => known.file === file && known.source === lines[line - 1]!.trim() && known.change === change,
     )
   const mutants = mutantsOf(file, source).filter((mutant) => !isEquivalent(mutant))
-  const waiting = [...mutants.entries()]
+  const waiting = [...mutants]
   const survivors: Mutant[] = []
-  async function lane() {
-    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
-      const [n, mutant] = next
-      if (!(await survives(file, source, mutant, tests, `${n}`))) continue
+  async function tryNext(lane: number) {
+    for (let mutant = waiting.shift(); mutant !== undefined; mutant = waiting.shift()) {
+      if (!(await survives(file, source, mutant, tests, lane))) continue
       survivors.push(mutant)
       console.log(`${file}:${mutant.line}  ${mutant.change}`)
     }
   }
-  await Promise.all(Array.from({ length: availableParallelism() }, lane))
+  await Promise.all(Array.from({ length: availableParallelism() }, (_, lane) => tryNext(lane)))
   const percent = mutants.length === 0 ? 100 : 100 * (1 - survivors.length / mutants.length)
   console.log(`${file}: ${percent.toFixed(0)} % of ${mutants.length} noticed by ${tests.length} test files\n`)
   return percent

@@ -1,10 +1,12 @@
-/** Which tests need no servers and load a file, the nearest first. */
+/** Which tests notice a change of a file: those that load it, the nearest first. */
 import { readdir, readFile } from 'node:fs/promises'
-import { dirname, join, relative } from 'node:path'
+import { basename, dirname, join, relative } from 'node:path'
 
 const testFolders = ['test/rules', 'test/guard', 'test/redis', 'test/plugins', 'test/process', 'test/memory']
 /** What a test imports that has servers. */
 const servers = /^test\/(services\/index|instance)[.]ts$/
+/** Where there are no better ones. */
+const farMax = 3
 
 /** The TypeScript files of a folder that have behaviour, from the root. */
 export async function sourcesIn(root: string, folder: string): Promise<string[]> {
@@ -12,16 +14,26 @@ export async function sourcesIn(root: string, folder: string): Promise<string[]>
   return names.filter((name) => /(?<![.]d)[.]ts$/.test(name)).map((name) => join(folder, name))
 }
 
+/**
+ * Those that need no servers, then those with servers in the test folder of the same name. If there
+ * are none, the nearest others.
+ */
 export async function testsOf(root: string, file: string): Promise<string[]> {
   const tests = (await Promise.all(testFolders.map((folder) => sourcesIn(root, folder)))).flat()
-  const steps: { test: string; steps: number }[] = []
+  const found: { test: string; steps: number; hasServers: boolean }[] = []
   for (const test of tests.filter((name) => name.endsWith('.test.ts') && !name.includes('.soak.'))) {
-    const found = await distances(root, test)
-    const distance = found.get(file)
-    if (distance !== undefined && ![...found.keys()].some((path) => servers.test(path)))
-      steps.push({ test, steps: distance })
+    const loaded = await distances(root, test)
+    const steps = loaded.get(file)
+    if (steps === undefined) continue
+    found.push({ test, steps, hasServers: [...loaded.keys()].some((path) => servers.test(path)) })
   }
-  return steps.sort((a, b) => a.steps - b.steps).map(({ test }) => test)
+  const isNamedAlike = (test: string) => basename(test, '.test.ts') === basename(file, '.ts')
+  found.sort((a, b) => +isNamedAlike(b.test) - +isNamedAlike(a.test) || a.steps - b.steps)
+  const isInItsFolder = (test: string) => basename(dirname(test)) === basename(dirname(file))
+  const quick = found.filter(({ hasServers }) => !hasServers)
+  const slow = found.filter(({ test, hasServers }) => hasServers && isInItsFolder(test))
+  const near = [...quick, ...slow]
+  return (near.length > 0 ? near : found.slice(0, farMax)).map(({ test }) => test)
 }
 
 /** How many imports away each file is that the test loads. */
