@@ -21,8 +21,8 @@ export const groups: Record<string, Group> = {
   'process-1': { folders: ['process'], part: [1, 3] },
   'process-2': { folders: ['process'], part: [2, 3] },
   'process-3': { folders: ['process'], part: [3, 3] },
-  stores: { folders: ['memory', 'postgres', 'redis'] },
-  units: { folders: ['guard', 'http', 'plugins', 'rules', 'wiring'] },
+  stores: { folders: ['postgres', 'redis'] },
+  units: { folders: ['guard', 'http', 'memory', 'plugins', 'rules', 'wiring'] },
 }
 
 const tests = join(import.meta.dirname, '..')
