@@ -2,7 +2,7 @@
 import type { Ask } from './model-ask.ts'
 import { type Expected, expected, type Times } from './model-oracle.ts'
 import { differenceOf, type Span, wantedAnswer } from './model-wanted.ts'
-import { newModelKey, type World } from './model-world.ts'
+import { newModelKey, statusOf, type World } from './model-world.ts'
 import type { WireAnswer } from './wire.ts'
 
 export interface ModelAnswer extends WireAnswer {
@@ -78,8 +78,7 @@ function take(
   outcome: Expected,
   span: Span,
 ): void {
-  const counted = outcome.rated !== null || 'tooLate' in outcome
-  if (caller !== null && counted) caller.lastRequestS = span.toS
+  if (caller !== null && statusOf(caller, span.fromS) === 'active') caller.lastRequestS = span.toS
   if (caller !== null && outcome.rated !== null) {
     const { reset } = outcome.rated
     caller.counts.set(reset, (caller.counts.get(reset) ?? 0) + 1)

@@ -26,9 +26,8 @@ export interface Rated {
   readonly reset: number
 }
 
-/** `tooLate`: counted before its key stopped working, and refused afterwards. */
 export type Expected = { rated: Rated | null } & (
-  | { error: Code; param: string; tooLate?: true }
+  | { error: Code; param: string }
   | { verified: ModelKey }
   /** Asked for, not yet there. */
   | { created: { name: string; limit: number; expiresAt: number | null } }
@@ -50,7 +49,7 @@ export function expected(world: World, ask: Ask, { countedS, checkedS, decidedS 
   const fault = json === undefined ? queryFault(ask) : bodyFault(json, command.does === 'create', checkedS)
   if (fault !== null) return { rated, ...fault }
   const changes = ['create', 'patch', 'delete'].includes(command.does)
-  if (changes && statusOf(caller, decidedS) !== 'active') return { ...unauthorized, tooLate: true }
+  if (changes && statusOf(caller, decidedS) !== 'active') return unauthorized
 
   const notFound = { rated, error: 'not_found', param: 'id' } as const
   switch (command.does) {

@@ -15,8 +15,8 @@ export interface ModelKey {
   /** The last admitted use on each instance, as far as its second is known. */
   readonly uses: Map<number, { fromS: number; toS: number }>
   /**
-   * Of any request that was counted, even over the limit or refused too late: whether that is a use
-   * is left open.
+   * Of any request that may have been counted, even over the limit or refused when its key stopped
+   * working meanwhile: whether that is a use is left open.
    */
   lastRequestS: number | null
 }
