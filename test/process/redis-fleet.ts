@@ -50,15 +50,17 @@ const limit = 5
 const roundsMax = 5
 
 /**
- * How many requests of each key were admitted, of twice its limit sent by turns to each instance, within one minute. Exact is
- * the limit for every key.
+ * How many requests of each key were admitted, of twice its limit sent by turns to each instance,
+ * within one minute in which no server was down. Exact is the limit for every key.
  */
 export async function admittedOf(office: Instance, services: Serving[], keyCount = 30): Promise<number[]> {
   const { id: userId } = await makeUser(office)
+  const outages = () => services.flatMap(({ log }) => log.filter(({ cause }) => cause !== undefined)).length
   for (let round = 0; round < roundsMax; round++) {
     const keys = await Promise.all(
       Array.from({ length: keyCount }, () => makeKey(office, { userId, rateLimitRpm: limit })),
     )
+    const outagesBefore = outages()
     const resets = new Set<string | null>()
     const admitted = keys.map(() => 0)
     for (let n = 0; n < 2 * limit; n++) {
@@ -71,10 +73,12 @@ export async function admittedOf(office: Instance, services: Serving[], keyCount
         }),
       )
     }
-    // If a minute ends in between, it admits each key again.
-    if (resets.size === 1) return admitted
+    for (const service of services) await untilShared(service, 20_000)
+    // If a minute ends in between, it admits each key again. On a busy machine a server may seem
+    // down, and then each instance counts on its own.
+    if (resets.size === 1 && outages() === outagesBefore) return admitted
   }
-  throw new Error('a minute ended in each round')
+  throw new Error('a minute ended or a server was down in each round')
 }
 
 export const exactly = (count: number) => Array.from({ length: count }, () => limit)
