@@ -85,9 +85,8 @@ t.test('the busiest keys of the minute, with owner, limit and what was refused',
 t.test('the last full minute, and keys that Postgres does not know', async (t) => {
   const { keys } = await makeKeys(instance, 1000)
   const stranger = newId('apk_')
+  const ids = [stranger, keys[0]!.id]
   const body = await inOneMinute(async (minute) => {
-    // What the tests above counted may be in the last minute by now.
-    await redis.flushdb()
     // A full minute is read once: if this one ends, it has to hold the same.
     for (const one of [minute - 1, minute])
       await redis.mset({ [`rl:{${keys[0]!.id}}:${one}`]: 3, [`rl:{${stranger}}:${one}`]: 4 })
@@ -96,7 +95,9 @@ t.test('the last full minute, and keys that Postgres does not know', async (t) =
       return body.complete && body
     })
   })
-  t.match(body.keys, [
+  // What the tests above counted may be in the last minute by now.
+  const shown = body.keys.filter(({ id }: { id: string }) => ids.includes(id))
+  t.match(shown, [
     { id: stranger, used: 4, name: null, user_name: null, limit: null, limited: null },
     { id: keys[0]!.id, used: 3, limit: 1000 },
   ])
