@@ -93,9 +93,9 @@ t.test(
       },
       passed: async (fence) => calls.push(fence) > 4,
     }
-    const { tookMs } = await publish({ confirms: () => false, fences })
+    const { error, tookMs } = await publish({ confirms: () => false, fences })
     t.strictSame(calls, ['raise', 'raise', 3, 3, 3])
-    t.equal(tookMs, 600)
+    t.strictSame([error, tookMs], [null, 600])
   },
 )
 
@@ -105,7 +105,14 @@ t.test('a fence that was reported at once does not shorten the wait', async (t) 
 })
 
 t.test('a change that not every instance is known to see is a 503 that says so', async (t) => {
-  const fences: Fences = { raise: async () => 3, passed: async () => false }
+  let looks = 0
+  const fences: Fences = {
+    raise: async () => 3,
+    async passed() {
+      looks++
+      return false
+    },
+  }
   const { error, tookMs, published } = await publish({ confirms: () => false, fences })
   t.match(error, {
     statusCode: 503,
@@ -113,7 +120,8 @@ t.test('a change that not every instance is known to see is a 503 that says so',
     suggestion: /^Repeat the request until it succeeds\./,
     headers: { 'retry-after': '1' },
   })
-  t.strictSame([tookMs, published], [1600, []])
+  t.strictSame([tookMs, published, looks], [1600, [], 8])
   const later = await publish({ confirms: (n) => n === 4, fences })
   t.strictSame([later.error, later.tries.length, later.tookMs], [null, 4, 600], 'unless Redis confirms it')
+  t.equal(looks, 8 + 3, 'and then nobody looks any more')
 })
