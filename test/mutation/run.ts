@@ -15,8 +15,8 @@ import { sourcesIn, testsOf } from './tests-of.ts'
 const root = resolve(import.meta.dirname, '../..')
 const folders = ['src/rules', 'src/guard', 'src/redis', 'plugins']
 const wantedPercent = 95
-/** Many times what the slowest of these tests takes. A mutant may never end. */
-const testMsMax = 120_000
+/** What a test may take, by what it takes without a mutant, which may never end. */
+const limitMs = (tookMs: number) => Math.round(5000 + 10 * tookMs)
 
 /** Mutants that behave as the original does, each with its line of the source and the reason. */
 const equivalent: { file: string; source: string; change: string; why: string }[] = JSON.parse(
@@ -30,8 +30,23 @@ const compilerOptions: ts.CompilerOptions = {
 const folder = await mkdtemp(join(tmpdir(), 'mutants-'))
 const loaders = ['test/run/typescript.mjs', 'test/mutation/loader.mjs'].map((path) => `--import=./${path}`)
 
-/** Whether the file's tests pass, with the given program in place of `file`. */
-function passes(test: string, file: string, program: string, lane: number): Promise<boolean> {
+/** A file of the product, and how long each of its tests takes, milliseconds. */
+interface Subject {
+  file: string
+  source: string
+  tests: Map<string, number>
+}
+
+interface Trial {
+  /** Takes the place of `file`. */
+  program: string
+  file: string
+  lane: number
+  /** 0: none. */
+  timeout: number
+}
+
+function passes(test: string, { program, file, lane, timeout }: Trial): Promise<boolean> {
   const env = {
     ...process.env,
     TAP_BAIL: '1',
@@ -40,24 +55,43 @@ function passes(test: string, file: string, program: string, lane: number): Prom
     MUTANT_URL: pathToFileURL(join(root, file)).href,
     MUTANT_JS: program,
   }
-  const options = { cwd: root, env, timeout: testMsMax, killSignal: 'SIGKILL', maxBuffer: 2 ** 28 } as const
+  const options = { cwd: root, env, timeout, killSignal: 'SIGKILL', maxBuffer: 2 ** 28 } as const
   return new Promise((done) => {
     execFile(process.execPath, [...loaders, test], options, (error) => done(error === null))
   })
 }
 
-async function survives(file: string, source: string, mutant: Mutant, tests: string[], lane: number) {
-  const text = source.slice(0, mutant.start) + mutant.replacement + source.slice(mutant.end)
+async function compiled(text: string, lane: number): Promise<string> {
   const program = join(folder, `${lane}.js`)
   await writeFile(program, ts.transpileModule(text, { compilerOptions }).outputText)
-  for (const test of tests) if (!(await passes(test, file, program, lane))) return false
+  return program
+}
+
+async function subjectOf(file: string): Promise<Subject> {
+  const source = await readFile(join(root, file), 'utf8')
+  const program = await compiled(source, 0)
+  const tests = new Map<string, number>()
+  for (const test of await testsOf(root, file)) {
+    const startMs = performance.now()
+    if (!(await passes(test, { program, file, lane: 0, timeout: 0 })))
+      throw new Error(`${test} fails without any change`)
+    tests.set(test, performance.now() - startMs)
+  }
+  return { file, source, tests }
+}
+
+async function survives({ file, source, tests }: Subject, mutant: Mutant, lane: number) {
+  const text = source.slice(0, mutant.start) + mutant.replacement + source.slice(mutant.end)
+  const program = await compiled(text, lane)
+  for (const [test, tookMs] of tests)
+    if (!(await passes(test, { program, file, lane, timeout: limitMs(tookMs) }))) return false
   return true
 }
 
 /** Tries all mutants of the file, as many at once as there are cores. Returns its share of noticed ones. */
 async function tryFile(file: string): Promise<number> {
-  const source = await readFile(join(root, file), 'utf8')
-  const tests = await testsOf(root, file)
+  const subject = await subjectOf(file)
+  const { source, tests } = subject
   const lines = source.split('\n')
   const isEquivalent = ({ line, change }: Mutant) =>
     equivalent.some(
@@ -68,14 +102,14 @@ async function tryFile(file: string): Promise<number> {
   const survivors: Mutant[] = []
   async function tryNext(lane: number) {
     for (let mutant = waiting.shift(); mutant !== undefined; mutant = waiting.shift()) {
-      if (!(await survives(file, source, mutant, tests, lane))) continue
+      if (!(await survives(subject, mutant, lane))) continue
       survivors.push(mutant)
       console.log(`${file}:${mutant.line}  ${mutant.change}`)
     }
   }
   await Promise.all(Array.from({ length: availableParallelism() }, (_, lane) => tryNext(lane)))
   const percent = mutants.length === 0 ? 100 : 100 * (1 - survivors.length / mutants.length)
-  console.log(`${file}: ${percent.toFixed(0)} % of ${mutants.length} noticed by ${tests.length} test files\n`)
+  console.log(`${file}: ${percent.toFixed(0)} % of ${mutants.length} noticed by ${tests.size} test files\n`)
   return percent
 }
 
