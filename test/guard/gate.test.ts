@@ -286,6 +286,12 @@ t.test('more look-ups than fit are shed, which does not say that Postgres is dow
   t.equal(gate.postgresDown, false)
   t.match(error, { message: /too many/, statusCode: 503 })
   t.strictSame(shed, ['lookups'])
+  await nextTurn()
+  t.strictSame(
+    postgres.readings.map(({ length }) => length),
+    [500, 500],
+    'two statements at once, for 500 keys each',
+  )
 })
 
 t.test('a hit that finds no room, at once or after it waited, is a 503', async (t) => {
