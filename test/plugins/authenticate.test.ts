@@ -8,6 +8,7 @@ import authenticate, {
   type Denied,
   type Verdict,
 } from '../../plugins/authenticate.ts'
+import { tokenIn } from '../../plugins/verdict.ts'
 import { refusalReasons } from '../../schemas/refusal.ts'
 import { answersOf, caller, envelopeOf, otherApp, raw } from './other-app.ts'
 
@@ -46,6 +47,52 @@ t.test('a request with a usable key passes, and the route knows its caller', asy
   t.equal(answer.body, 'passed')
   t.equal(answer.headers['cache-control'], 'no-store')
   t.strictSame([asked, seen, recorded], [[token], [caller], []])
+})
+
+t.test('another header as long as Authorization is not taken for it', async (t) => {
+  const { app, recorded } = guarded(t)
+  const ask = (authorization?: string) =>
+    app.inject({
+      url: '/',
+      headers: { 'cache-control': 'Bearer ok_other', ...(authorization && { authorization }) },
+    })
+  t.equal((await ask(`Bearer ${token}`)).statusCode, 200)
+  t.equal((await ask()).statusCode, 401)
+  t.match(recorded, [{ refused: { reason: 'missing_header' } }])
+})
+
+t.test('the value of the header may come alone, or as one of several', async (t) => {
+  const good = `Bearer ${token}`
+  for (const none of [undefined, null, []]) t.match(tokenIn(none, 'ok_'), { reason: 'missing_header' })
+  for (const one of [good, [good]]) t.equal(tokenIn(one, 'ok_'), token)
+  for (const wrong of [[good, good], ['', good], ''])
+    t.match(tokenIn(wrong, 'ok_'), { reason: 'wrong_scheme' })
+})
+
+t.test('hooks see no caller of a request that was not admitted', async (t) => {
+  const callers: FastifyRequest['caller'][] = []
+  const verdicts: Verdict[] = [{ ok: false, reason: 'revoked' }, usable]
+  const { app, ask } = guarded(t, {
+    verify: (_token, done) => {
+      const verdict = verdicts.shift()
+      done(verdict === undefined ? new Error('down') : null, verdict)
+    },
+  })
+  app.addHook('onResponse', async ({ caller }) => void callers.push(caller))
+  app.register(async (scope) => {
+    scope.addHook('preHandler', async (request, reply) => {
+      throw await scope.unauthorized({ ok: false, reason: 'expired' }, request, reply)
+    })
+    scope.get('/too-late', async () => 'passed')
+  })
+  t.equal((await ask(`Bearer ${token}`)).statusCode, 401)
+  const { statusCode } = await app.inject({
+    url: '/too-late',
+    headers: { authorization: `Bearer ${token}` },
+  })
+  t.equal(statusCode, 401)
+  t.equal((await ask(`Bearer ${token}`)).statusCode, 503)
+  t.strictSame(callers, [null, null, null])
 })
 
 t.test('a verdict may come later', async (t) => {
