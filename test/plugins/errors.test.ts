@@ -31,6 +31,13 @@ t.test('an error is sent with its row of the table', async (t) => {
   }
 })
 
+t.test('only an unexpected error costs a stack trace', async (t) => {
+  const { stackTraceLimit } = Error
+  t.notMatch(new ApiError('unauthorized').stack, /^ +at /m)
+  t.equal(Error.stackTraceLimit, stackTraceLimit)
+  t.match(new ApiError('internal_error').stack, /^ +at /m)
+})
+
 t.test('the base of docs_url may be known later', async (t) => {
   const app = Fastify()
   t.teardown(() => app.close())
