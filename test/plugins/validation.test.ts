@@ -1,0 +1,117 @@
+// What a request lacks or has too much of is named, with what to send instead.
+import t from 'tap'
+import { ajv } from '../../plugins/validation.ts'
+import { envelopeOf, otherApp } from './other-app.ts'
+
+const date = { type: 'integer', maximum: 4_102_444_799, suggestion: 'Send Unix seconds.' }
+const body = {
+  type: 'object',
+  additionalProperties: false,
+  required: ['name'],
+  suggestion: 'Send an object.',
+  properties: {
+    name: { type: 'string', minLength: 2, maxLength: 3, pattern: '^a', suggestion: 'Send a name.' },
+    size: { type: ['integer', 'null'], default: 7 },
+    state: { enum: ['on', 'off'] },
+    expires_at: date,
+    starts_at: date,
+    inner: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['other'],
+      properties: { other: { type: 'array', items: { type: 'boolean' } } },
+    },
+  },
+}
+const querystring = { type: 'object', properties: { limit: { type: 'string', pattern: '^[0-9]+$' } } }
+const params = { type: 'object', properties: { id: { const: 'apk_1' } } }
+
+const { app } = otherApp(t, { ajv: ajv as never })
+app.post('/', { schema: { body } }, async (request) => request.body)
+app.patch('/', { schema: { body: { type: 'object', minProperties: 1 } } }, async () => 'ok')
+app.get('/', { schema: { querystring } }, async () => 'ok')
+app.get('/:id', { schema: { params } }, async () => 'ok')
+
+const post = (payload: unknown) => app.inject({ method: 'POST', url: '/', payload: payload as object })
+const faultOf = async (answer: ReturnType<typeof post>) => {
+  const { code, param, message, suggestion } = envelopeOf((await answer).body)
+  return [code, param, message, suggestion]
+}
+
+t.test('what is sent stays as it is: nothing is converted, removed or added', async (t) => {
+  for (const sent of [{ name: 'ab', size: null }, { name: 'ab' }])
+    t.strictSame((await post(sent)).json(), sent)
+  t.equal((await post({ name: 'ab', size: '7' })).statusCode, 400)
+})
+
+t.test('each fault is named by its path', async (t) => {
+  for (const [sent, fault] of [
+    [{}, ['missing_parameter', 'name', '`name` is required.', 'Send a name.']],
+    [
+      { name: 'ab', inner: {} },
+      ['missing_parameter', 'inner.other', '`other` is required.', 'Send `other`.'],
+    ],
+    [{ name: 'a' }, ['invalid_parameter', 'name', '`name` must have at least 2 characters.', 'Send a name.']],
+    [
+      { name: 'abcd' },
+      ['invalid_parameter', 'name', '`name` must have at most 3 characters.', 'Send a name.'],
+    ],
+    [
+      { name: 'ba' },
+      ['invalid_parameter', 'name', '`name` has a format that is not allowed.', 'Send a name.'],
+    ],
+    [{ name: 1, size: '' }, ['invalid_parameter', 'name', '`name` must be of type string.', 'Send a name.']],
+    [[], ['invalid_parameter', '', 'The body must be of type object.', 'Send an object.']],
+  ] as const)
+    t.strictSame(await faultOf(post(sent)), fault)
+  for (const [sent, param, message] of [
+    [{ size: 1.5 }, 'size', '`size` must be of type integer or null.'],
+    [{ state: 'in' }, 'state', '`state` must be one of on, off.'],
+    [{ inner: { other: [true, 1] } }, 'inner.other.1', '`inner.other.1` must be of type boolean.'],
+    [{ inner: { other: 1 } }, 'inner.other', '`inner.other` must be of type array.'],
+  ] as const) {
+    const [code, ...found] = await faultOf(post({ name: 'ab', ...sent }))
+    t.strictSame([code, found[0], found[1]], ['invalid_parameter', param, message])
+  }
+})
+
+t.test('an unknown member is shown with those that are known, up to 100 characters of it', async (t) => {
+  const known = ['name', 'size', 'state', 'expires_at', 'starts_at', 'inner'].map((name) => `\`${name}\``)
+  const x = 'x'.repeat(100)
+  t.strictSame(await faultOf(post({ name: 'ab', [`${x}x`]: 1 })), [
+    'unknown_parameter',
+    x,
+    `\`${x}\` is not a parameter of this operation.`,
+    `Remove it, or use one of ${known.join(', ')}.`,
+  ])
+  const [, param] = await faultOf(post({ name: 'ab', inner: { other: [], more: 1 } }))
+  t.equal(param, 'inner.more')
+})
+
+t.test('an expiry in milliseconds is recognised', async (t) => {
+  for (const [sent, suggestion] of [
+    [{ expires_at: 100_000_000_000 }, /milliseconds\. Send Unix seconds, for example 100000000\.$/],
+    [{ expires_at: 99_999_999_999 }, /^Send Unix seconds\.$/],
+    [{ expires_at: '100000000000' }, /^Send Unix seconds\.$/],
+    [{ starts_at: 100_000_000_000 }, /^Send Unix seconds\.$/],
+  ] as const)
+    t.match((await faultOf(post({ name: 'ab', ...sent })))[3], suggestion)
+  const [code, param, message] = await faultOf(post({ name: 'ab', expires_at: 1e12 }))
+  t.strictSame(
+    [code, param, message],
+    ['invalid_parameter', 'expires_at', '`expires_at` is too far in the future.'],
+  )
+})
+
+t.test('a request that changes nothing, a query and a path are refused as themselves', async (t) => {
+  const patch = app.inject({ method: 'PATCH', url: '/', payload: {} })
+  t.match(await faultOf(patch), ['missing_parameter', '', 'The request does not change anything.'])
+  const limit = (query: string) => faultOf(app.inject(`/?${query}`))
+  t.match(await limit('limit=x'), ['invalid_parameter', 'limit', '`limit` has a format that is not allowed.'])
+  t.match(await limit('limit=1&limit=2'), [
+    'invalid_parameter',
+    'limit',
+    '`limit` must not be given more than once.',
+  ])
+  t.match(await faultOf(app.inject('/apk_2')), ['invalid_parameter', 'id', '`id` must be equal to constant.'])
+})
