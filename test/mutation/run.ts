@@ -49,7 +49,10 @@ interface Trial {
 function passes(test: string, { program, file, lane, timeout }: Trial): Promise<boolean> {
   const env = {
     ...process.env,
+    // Says to test/services that the servers end with this process.
+    TAP: '1',
     TAP_BAIL: '1',
+    TAP_TIMEOUT: '1200',
     // Tests at the same time have key spaces of their own.
     TAP_CHILD_ID: `${lane}`,
     MUTANT_URL: pathToFileURL(join(root, file)).href,
