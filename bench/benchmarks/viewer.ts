@@ -27,8 +27,8 @@ const increaseMax = 1.03
 /** The instance reads on for 5 s after its last viewer has left. */
 const scanEndsMs = 6000
 /**
- * Seconds of a minute in which windows begin. Before, the instance stores the usage of the last minute,
- * which takes a quarter of a core of Redis, watched or not.
+ * Seconds of a minute in which windows begin. Before, the instance stores the usage of the last
+ * minute, which takes a quarter of a core of Redis, watched or not.
  */
 const beginsS = [16, 48] as const
 

@@ -49,7 +49,7 @@ t.test('a request with a usable key passes, and the route knows its caller', asy
   t.strictSame([asked, seen, recorded], [[token], [caller], []])
 })
 
-t.test('another header as long as Authorization is not taken for it', async (t) => {
+t.test('a header whose name has as many letters as Authorization is ignored', async (t) => {
   const { app, recorded } = guarded(t)
   const ask = (authorization?: string) =>
     app.inject({
