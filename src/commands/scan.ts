@@ -1,9 +1,8 @@
 /** latchkey keys scan: which keys of this service have leaked into files, and an end to them. */
 import { open } from 'node:fs/promises'
 import type { ScanResult } from '../../schemas/scan.ts'
-import { collectLeaks } from '../ops/admin/leaked-keys.ts'
+import { collectLeaks, type Leaks } from '../ops/admin/leaked-keys.ts'
 import { tokenScanner } from '../rules/token-scanner.ts'
-import type { Actor } from '../stores.ts'
 import type { Stores } from '../wiring/stores.ts'
 import { actor, command, table, withStores } from './command.ts'
 import { revoke } from './options.ts'
@@ -21,28 +20,33 @@ export const scan = command<{ revoke?: true }>('scan <file...>', {
   options: [revoke],
   async run({ config, options, args }) {
     const by = options.revoke ? actor() : null
+    const faults = new Set<string>()
     const scanned = await withStores(config, async (stores) => {
       const files: ScannedFile[] = []
-      for (const file of args) files.push({ file, ...(await scanFile(stores, file, by)) })
+      for (const file of args) {
+        const leaks = collectLeaks(stores, by)
+        // What has been revoked so far must be reported, whatever happens next.
+        const fault = await scanFile(stores, file, leaks).catch((error: unknown) => error)
+        for (const one of [...leaks.faults, fault]) if (one instanceof Error) faults.add(one.message)
+        files.push({ file, ...leaks.result() })
+      }
       return files
     })
     const active = new Set(scanned.flatMap(({ keys }) => keys.filter(isActive).map(({ id }) => id))).size
-    return {
-      json: scanned,
-      lines: linesOf(scanned),
-      fault: active > 0 ? `active keys found: ${active}; revoke them with --revoke` : undefined,
-    }
+    if (active > 0)
+      faults.add(
+        `active keys found: ${active}; ${by === null ? 'revoke them with --revoke' : 'run the command again'}`,
+      )
+    return { json: scanned, lines: linesOf(scanned), fault: [...faults].join('\n') || undefined }
   },
 })
 
 const isActive = ({ state }: ScanResult['keys'][0]) => state === 'active'
 
-async function scanFile(stores: Stores, file: string, by: Actor | null): Promise<ScanResult> {
-  const leaks = collectLeaks(stores, by)
+async function scanFile(stores: Stores, file: string, leaks: Leaks) {
   const scanChunk = tokenScanner(stores.tokenFormat)
   const chunks = file === '-' ? process.stdin : chunksOf(file)
   for await (const chunk of chunks) await leaks.add(scanChunk(chunk))
-  return leaks.result()
 }
 
 /** All in one buffer: to collect the garbage of a new one each would take as long as the scan. */

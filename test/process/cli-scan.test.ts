@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
 import { tokenFormat } from '../../src/rules/token.ts'
+import { openDatabase } from '../api/database.ts'
 import { useServices } from '../services/index.ts'
 import { builtCli } from './built.ts'
 import { aFolder, externalEnv, openCommandLine, runLatchkey } from './latchkey.ts'
@@ -52,8 +53,32 @@ t.test('a file is scanned to its end, and so is stdin', async (t) => {
   for (const token of [...tokens, strange]) t.notMatch(stdout + found, token)
 })
 
-t.test('a file that cannot be read is a fault', async (t) => {
+t.test('a file that cannot be read is a fault, and the others are scanned', async (t) => {
   const folder = await aFolder(t)
-  t.match(await run('keys', 'scan', join(folder, 'absent')), { code: 1, stderr: /^latchkey: ENOENT.*\n$/ })
-  t.match(await run('keys', 'scan', folder), { code: 1, stderr: /^latchkey: EISDIR.*\n$/ })
+  const { plain_key } = await keyOf()
+  const file = join(folder, 'leaky.log')
+  await writeFile(file, plain_key)
+  t.match(await runLatchkey(t, env, 'keys', 'scan', folder), { code: 1, stderr: /^latchkey: EISDIR.*\n$/ })
+  const words = ['--revoke', join(folder, 'absent'), file, '--json']
+  const { code, stdout, stderr } = await runLatchkey(t, env, 'keys', 'scan', ...words)
+  t.match({ code, stderr }, { code: 1, stderr: /^latchkey: ENOENT.*\n$/ })
+  t.match(JSON.parse(stdout), [{ keys: [] }, { keys: [{ state: 'revoked', revoked: true }] }])
+})
+
+t.test('a key that cannot be revoked keeps no other one alive, in this piece or a later one', async (t) => {
+  const [stuck, beside, later] = [await keyOf(), await keyOf(), await keyOf()]
+  const sql = openDatabase(t, env.DATABASE_URL!)
+  await sql`alter table api_keys add constraint one_is_stuck check (id <> ${sql.unsafe(`'${stuck.id}'`)} or revoked_at is null)`
+  t.teardown(() => sql`alter table api_keys drop constraint one_is_stuck`)
+  const file = join(await aFolder(t), 'leaky.log')
+  await writeFile(file, [stuck.plain_key, beside.plain_key, Buffer.alloc(1_000_000, ' '), later.plain_key])
+  const { code, stdout, stderr } = await runLatchkey(t, env, 'keys', 'scan', '--revoke', file, '--json')
+  t.match(
+    { code, stderr },
+    { code: 1, stderr: /one_is_stuck.*active keys found: 1; run the command again\n$/ },
+  )
+  t.same(
+    states(stdout),
+    new Map([stuck, beside, later].map(({ id }) => [id, id === stuck.id ? 'active' : 'revoked'])),
+  )
 })

@@ -44,6 +44,7 @@ export const githubScanRoute: FastifyPluginAsyncTypebox<LeakedKeysOptions> = asy
         for (const token of tokens) if (!placeIn.has(token)) placeIn.set(token, placeOf(match))
       const leaks = collectLeaks(options, actor, (token) => placeIn.get(token))
       const known = await leaks.add([...placeIn.keys()])
+      if (leaks.faults.length > 0) throw leaks.faults[0]
       return matches.map(({ token, type, tokens }) => ({
         token_hash: createHash('sha256').update(token).digest('hex'),
         token_type: type,

@@ -17,10 +17,11 @@ export interface LeakedKeysOptions {
 export interface Leaks {
   /**
    * Looks up any number of tokens, and returns those that are keys of this service. A token may
-   * come again, in this call or a later one. If a key is not revoked, the others of this call still
-   * are before it rejects.
+   * come again, in this call or a later one. A key that cannot be revoked holds up no other one.
    */
   add(tokens: string[]): Promise<Set<string>>
+  /** One error for each key whose revocation is not confirmed. */
+  readonly faults: readonly unknown[]
   result(): ScanResult
 }
 
@@ -47,19 +48,18 @@ export function collectLeaks(
 ): Leaks {
   const leaked = new Map<string, LeakedKey>()
   const unknownHashes = new Set<string>()
+  const faults: unknown[] = []
   let unknown = 0
 
   async function add(tokens: string[]) {
     const known = new Set<string>()
-    const faults: unknown[] = []
     for (let i = 0; i < tokens.length; i += lookUpMax) {
       const some = tokens.slice(i, i + lookUpMax)
       const found = await lookUp(some)
       for (const { token } of found) known.add(token)
       for (const token of some) if (!known.has(token)) countUnknown(hasher.hashesOf(token).hash)
-      faults.push(...(await settleAll(found)))
+      await settleAll(found)
     }
-    if (faults.length > 0) throw faults[0]
     return known
   }
 
@@ -79,34 +79,35 @@ export function collectLeaks(
     if (unknownHashes.size < unknownMax) unknownHashes.add(hash)
   }
 
-  /** Returns why keys were not revoked. */
-  async function settleAll(found: { key: KeyCredential; token: string }[]): Promise<unknown[]> {
+  async function settleAll(found: { key: KeyCredential; token: string }[]) {
     const fresh = found.filter(({ key }) => !leaked.has(key.id))
-    const faults: unknown[] = []
     for (let i = 0; i < fresh.length; i += revocationsAtOnce) {
       const some = fresh.slice(i, i + revocationsAtOnce)
-      const outcomes = await Promise.allSettled(some.map(({ key, token }) => settle(key, token)))
-      for (const one of outcomes) if (one.status === 'rejected') faults.push(one.reason)
+      await Promise.all(some.map(({ key, token }) => settle(key, token)))
     }
-    return faults
   }
 
   async function settle(key: KeyCredential, token: string) {
-    const state = (denialReason(key, key.nowS) ?? 'active') as LeakedKey['state']
-    const revokes = by !== null && state === 'active'
-    const isRecent = key.revokedAt !== null && key.nowS - key.revokedAt < recentS
-    if (by !== null && (revokes || isRecent)) {
-      const { ok } = await keys.revoke(key.id, null, by, detailsOf(token))
-      if (!ok) throw new Unavailable('a key was not revoked')
-    }
-    leaked.set(key.id, {
+    const leak: LeakedKey = {
       id: key.id,
       key_prefix: tokenFormat.displayPrefixOf(token),
       user_id: key.userId,
-      state: revokes ? 'revoked' : state,
-      revoked: revokes,
-    })
+      state: (denialReason(key, key.nowS) ?? 'active') as LeakedKey['state'],
+      revoked: false,
+    }
+    leaked.set(key.id, leak)
+    const isActive = leak.state === 'active'
+    const isRecent = key.revokedAt !== null && key.nowS - key.revokedAt < recentS
+    if (by === null || !(isActive || isRecent)) return
+    try {
+      const { ok } = await keys.revoke(key.id, null, by, detailsOf(token))
+      if (!ok) throw new Unavailable('a key was not revoked')
+    } catch (error) {
+      faults.push(error)
+      return
+    }
+    if (isActive) Object.assign(leak, { state: 'revoked', revoked: true })
   }
 
-  return { add, result: () => ({ keys: [...leaked.values()], unknown }) }
+  return { add, faults, result: () => ({ keys: [...leaked.values()], unknown }) }
 }

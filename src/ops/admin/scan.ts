@@ -27,6 +27,7 @@ export const scanRoute: FastifyPluginAsyncTypebox<LeakedKeysOptions> = async (ap
       const { text, revoke = false } = request.body
       const leaks = collectLeaks(options, revoke ? actorOf(request, options.tokenFormat) : null)
       await leaks.add(tokenScanner(options.tokenFormat)(Buffer.from(text)))
+      if (leaks.faults.length > 0) throw leaks.faults[0]
       return leaks.result()
     },
   )
