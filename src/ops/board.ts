@@ -31,6 +31,8 @@ export interface BoardOptions extends RankingOptions {
 const freshMs = 900
 /** The same for a minute that is over and read: only names and limits can still change. */
 const finalFreshMs = 10_000
+/** And for one that is over and not read yet. */
+const unreadFreshMs = 5000
 /** A scan that takes longer than this answers with what it has so far. */
 const patienceMs = 500
 /** Nobody has asked for this long: the scan ends. */
@@ -138,7 +140,7 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
       const made = { untilMs: monoMs + freshMs, view }
       views.set(name, made)
       const { complete, named } = await view
-      if (complete && named && !isCurrent) made.untilMs = monoMs + finalFreshMs
+      if (named && !isCurrent) made.untilMs = monoMs + (complete ? finalFreshMs : unreadFreshMs)
       return view
     },
     close() {

@@ -43,9 +43,11 @@ const rankedMax = 100
 /** With more keys in a minute, the order by share is that of the most used ones. */
 export const candidatesMax = 10_000
 /** Ranking all candidates takes Postgres 30 ms and holds up this process for about 10. */
-const rankAllEveryMs = 5000
+const rankAllEveryMs = 10_000
 /** In between, only these and as many of the most used keys are ranked again. */
-const finalistsMax = 500
+const finalistsMax = 150
+/** Counts read again at once. More would hold up requests. */
+const readAtOnce = 10
 
 export async function rankKeys({ counter, keys }: RankingOptions, ranked: Ranked): Promise<Ranking> {
   const { minute, isRising, by, lane } = ranked
@@ -60,13 +62,16 @@ export async function rankKeys({ counter, keys }: RankingOptions, ranked: Ranked
   if (by === 'share' && ranking.named) ranked.finalists.keyIds = ranking.keys.map(({ id }) => id)
   const shown = ranking.keys.slice(0, rankedMax)
   if (!isRising) return { ...ranking, keys: shown }
-  const risen = shown.map(async (key) => {
+  const rise = async (key: RankedKey) => {
     const { counts } = await counter.countsOf(key.id, [minute])
     return { ...key, used: Math.max(key.used, counts[0]!) }
-  })
+  }
+  const risen: RankedKey[] = []
+  for (let i = 0; i < shown.length; i += readAtOnce)
+    risen.push(...(await Promise.all(shown.slice(i, i + readAtOnce).map(rise))))
   const heightOf = ({ used, rateLimitRpm }: RankedKey) =>
     by === 'share' && ranking.named ? used / (rateLimitRpm ?? Infinity) : used
-  return { ...ranking, keys: (await Promise.all(risen)).sort((a, b) => heightOf(b) - heightOf(a)) }
+  return { ...ranking, keys: risen.sort((a, b) => heightOf(b) - heightOf(a)) }
 }
 
 function shareCandidates({ top, finalists }: Ranked): KeyCount[] {
