@@ -29,19 +29,24 @@ export function openDataDir(given: string): DataDir {
   try {
     // Only the last directory is private: the user that Postgres runs as may need to pass through
     // its parents.
-    mkdirSync(dirname(path), { recursive: true })
-    try {
-      // Not recursive: in /proc that never returns.
-      mkdirSync(path, { mode: 0o700 })
-    } catch (error) {
-      if (codeOf(error) !== 'EEXIST') throw error
-    }
+    makeDirectory(path, 0o700)
     // The real path: two paths to the same directory must find the same server.
     return pathsIn(realpathSync(path))
   } catch (error) {
     // Where no directory can be made, as in /proc, the error is "no such file".
     if (codeOf(error) === 'ENOENT') throw new Error(`DATA_DIR ${path} cannot be made`, { cause: error })
     throw fileFault(error, path)
+  }
+}
+
+/** Its parents too. Not by mkdir's `recursive`, which never returns in /proc. */
+function makeDirectory(path: string, mode?: number): void {
+  if (existsSync(path)) return
+  makeDirectory(dirname(path))
+  try {
+    mkdirSync(path, { mode })
+  } catch (error) {
+    if (codeOf(error) !== 'EEXIST') throw error
   }
 }
 

@@ -46,7 +46,7 @@ t.test('a command is as strict as the service', async (t) => {
 })
 
 t.test('a DATA_DIR that cannot be made ends the process with one line that names it', async (t) => {
-  for (const DATA_DIR of ['/dev/null/x', '/proc/x']) {
+  for (const DATA_DIR of ['/dev/null/x', '/proc/x', '/proc/x/y']) {
     const { code, stderr } = await runLatchkey(t, { DATA_DIR, PORT: '0' }, 'serve')
     t.equal(code, 1)
     t.match(stderr, /^[^\n]*DATA_DIR[^\n]*\n$/)
