@@ -79,7 +79,7 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
     let found = minutes.get(minute)
     if (found === undefined) {
       const top = createTopCounts(candidatesMax)
-      const finalists = { keyIds: [], rankedMonoMs: -Infinity }
+      const finalists = { keyIds: [], monoMs: -Infinity }
       found = { minute, top, finalists, done: null, scanning: null, startedMs: nowMs, scanned: 0 }
       minutes.set(minute, found)
     }

@@ -32,20 +32,25 @@ export interface Ranked {
   lane: Operator
 }
 
-/** The keys that the last ranking put first, by share of their limit. */
+/** What is known of the last ranking by share. Each one updates it. */
 export interface Finalists {
+  /** Those that it put first. */
   keyIds: string[]
-  /** When all candidates were ranked. */
-  rankedMonoMs: number
+  monoMs: number
 }
 
 const rankedMax = 100
 /** With more keys in a minute, the order by share is that of the most used ones. */
 export const candidatesMax = 10_000
-/** Ranking all candidates takes Postgres 30 ms and holds up this process for about 10. */
-const rankAllEveryMs = 10_000
-/** In between, only these and as many of the most used keys are ranked again. */
+/**
+ * The first ranking by share takes all. It takes Postgres 30 ms, so while somebody watches, the next
+ * ones take these, as many of the most used keys,
+ */
 const finalistsMax = 150
+/** and so many others, in turn. */
+const othersMax = 1000
+/** Nobody watches if the last ranking was this long ago. */
+const watchedMs = 6000
 /** Counts read again at once. More would hold up requests. */
 const readAtOnce = 10
 
@@ -76,13 +81,11 @@ export async function rankKeys({ counter, keys }: RankingOptions, ranked: Ranked
 
 function shareCandidates({ top, finalists }: Ranked): KeyCount[] {
   const nowMs = performance.now()
-  if (nowMs - finalists.rankedMonoMs >= rankAllEveryMs) {
-    finalists.rankedMonoMs = nowMs
-    return top.highest(candidatesMax)
-  }
-  const busiest = top.highest(finalistsMax)
-  const known = new Set(busiest.map(({ keyId }) => keyId))
-  return [...busiest, ...top.of(finalists.keyIds.filter((keyId) => !known.has(keyId)))]
+  const isWatched = nowMs - finalists.monoMs < watchedMs
+  finalists.monoMs = nowMs
+  if (!isWatched) return top.highest(candidatesMax)
+  const some = [...top.highest(finalistsMax), ...top.of(finalists.keyIds), ...top.next(othersMax)]
+  return [...new Map(some.map((one) => [one.keyId, one])).values()]
 }
 
 const unnamed = ({ keyId, count }: KeyCount): RankedKey => ({

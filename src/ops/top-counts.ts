@@ -8,6 +8,8 @@ export interface TopCounts {
   floor(): number
   /** Highest first, at most `max`. */
   highest(max: number): KeyCount[]
+  /** Some others each time, at most `max`, until it has been the turn of all. */
+  next(max: number): KeyCount[]
   /** The counts of these keys, of those that are remembered. */
   of(keyIds: readonly string[]): KeyCount[]
 }
@@ -17,6 +19,7 @@ export function createTopCounts(keep: number): TopCounts {
   let counts = new Map<string, number>()
   /** Keys that are not among the highest any more have at most this count. */
   let floor = 0
+  let turn = counts.entries()
 
   function highest(max: number): KeyCount[] {
     // Sorting numbers alone takes a tenth of the time.
@@ -40,6 +43,15 @@ export function createTopCounts(keep: number): TopCounts {
     },
     floor: () => floor,
     highest,
+    next(max) {
+      const found: KeyCount[] = []
+      for (let one = turn.next(); !one.done; one = turn.next()) {
+        const [keyId, count] = one.value
+        if (found.push({ keyId, count }) === max) return found
+      }
+      turn = counts.entries()
+      return found
+    },
     of: (keyIds) =>
       keyIds.flatMap((keyId) => {
         const count = counts.get(keyId)

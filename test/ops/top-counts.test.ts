@@ -27,3 +27,13 @@ t.test('it remembers no more than twice as many', async (t) => {
   for (let i = 0; i < 1000; i++) top.add([{ keyId: `apk_${i}`, count: i + 1 }])
   t.ok(top.highest(Infinity).length <= 20)
 })
+
+t.test('all have their turn, some each time', async (t) => {
+  const top = createTopCounts(10)
+  const add = (...keyIds: string[]) => top.add(keyIds.map((keyId) => ({ keyId, count: 5 })))
+  const next = () => top.next(2).map(({ keyId }) => keyId)
+  add('a', 'b', 'c')
+  t.strictSame([next(), next()], [['a', 'b'], ['c']])
+  add('d')
+  t.strictSame([next(), next(), next(), next()], [['a', 'b'], ['c', 'd'], [], ['a', 'b']])
+})
