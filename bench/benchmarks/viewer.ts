@@ -31,7 +31,7 @@ const scanEndsMs = 6000
  * Seconds of a minute in which windows begin. Before, the instance stores the usage of the last
  * minute, which takes a quarter of a core of Redis, watched or not.
  */
-const beginsS = [16, 44] as const
+const beginsS = [24, 46] as const
 
 export async function viewer(rig: Rig): Promise<Outcome> {
   const database = await rig.database('viewer', keys)

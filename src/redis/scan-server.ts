@@ -1,6 +1,6 @@
 /**
  * Reads the counters of one minute from one server, in slices that keep the server for less than
- * half a millisecond. Between slices the reader waits, so that it uses no more than its share of the
+ * a millisecond. Between slices the reader waits, so that it uses no more than its share of the
  * server's one core. TIME before and after each slice says how long the server took; a server that
  * is busy with others makes a slice longer, and so the reader slower.
  */
@@ -21,7 +21,7 @@ export interface ServerScan extends ScanOptions {
 }
 
 /** Names looked at in one slice. Meanwhile hits wait. */
-const sliceNames = 100
+const sliceNames = 200
 
 type Reply = [error: Error | null, value: unknown]
 
