@@ -9,6 +9,7 @@ import { nowS } from '../api/values.ts'
 import { type Ask, deleteUser, makeCaller, startInstance, startOps } from '../instance.ts'
 import { aFolder } from '../process/latchkey.ts'
 import { until } from '../process/until.ts'
+import { startPrivateRedis } from '../services/index.ts'
 import { ada, startAdmin, verify } from './admin.ts'
 import { answered, makeSigner, match, published, type Signer, signedBy } from './github.ts'
 
@@ -71,6 +72,26 @@ t.test('the keys of a report are revoked on every instance when the answer comes
     t.match(entry, { event: 'key.revoked', actor: 'partner:github', path, details: { url, source } })
   const { body } = await admin('GET', `audit?event=key.revoked&key_id=${leaked[0]!.id}`)
   t.match(body.data, [{ actor: 'partner:github', details: { url, source } }])
+})
+
+t.test('with Redis down, they are revoked on every instance when the answer comes, too', async (t) => {
+  const redis = await startPrivateRedis(t)
+  if (redis === null) return
+  const env = { GITHUB_SCANNING_KEYS_FILE: keysFile, OPS_TOKEN: `ada:${ada}`, KEY_CACHE_SECONDS: '1' }
+  const start = () => startInstance(t, { ...services, redisUrl: redis.url }, env)
+  const [one, two] = [await start(), await start()]
+  const { ask } = await startOps(t, one)
+  const leaked = await Promise.all(Array.from({ length: 40 }, () => makeCaller(one)))
+  for (const { token } of leaked) t.equal(await verify(two, token), 200)
+  await redis.kill()
+  const body = JSON.stringify(leaked.map(({ token }) => match(token)))
+  // A busy machine may take too long for one answer, which then says so.
+  const answer = await until('the report is not a 503', async () => {
+    const answer = await ask('POST', path, { body, headers: signedBy(current, body) })
+    return answer.status !== 503 && answer
+  })
+  for (const { token } of leaked) t.equal(await verify(two, token), 401)
+  t.equal(answer.status, 200)
 })
 
 t.test('what is or was a key is a true positive, and anything else a false one', async (t) => {
