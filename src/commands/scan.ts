@@ -26,8 +26,8 @@ export const scan = command<{ revoke?: true }>('scan <file...>', {
       for (const file of args) {
         const leaks = collectLeaks(stores, by)
         // What has been revoked so far must be reported, whatever happens next.
-        const fault = await scanFile(stores, file, leaks).catch((error: unknown) => error)
-        for (const one of [...leaks.faults, fault]) if (one instanceof Error) faults.add(one.message)
+        await scanFile(stores, file, leaks).catch((error: Error) => faults.add(error.message))
+        for (const { message } of leaks.faults) faults.add(message)
         files.push({ file, ...leaks.result() })
       }
       return files

@@ -36,6 +36,7 @@ export interface Ranked {
 export interface Finalists {
   /** Those that it put first. */
   keyIds: string[]
+  /** When it began. */
   monoMs: number
 }
 
@@ -43,13 +44,14 @@ const rankedMax = 100
 /** With more keys in a minute, the order by share is that of the most used ones. */
 export const candidatesMax = 10_000
 /**
- * The first ranking by share takes all. It takes Postgres 30 ms, so while somebody watches, the next
- * ones take these, as many of the most used keys,
+ * The first ranking by share takes all candidates, which costs Postgres 30 ms. While somebody
+ * watches, each of the next ones takes so many of the best of the last one, as many of the most used
+ * keys,
  */
 const finalistsMax = 150
-/** and so many others, in turn. */
+/** and this many others, in turn. */
 const othersMax = 1000
-/** Nobody watches if the last ranking was this long ago. */
+/** Nobody watches if the last ranking was this long ago: longer than a view of an unread minute. */
 const watchedMs = 6000
 /** Counts read again at once. More would hold up requests. */
 const readAtOnce = 10

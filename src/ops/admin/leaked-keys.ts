@@ -21,7 +21,7 @@ export interface Leaks {
    */
   add(tokens: string[]): Promise<Set<string>>
   /** One error for each key whose revocation is not confirmed. */
-  readonly faults: readonly unknown[]
+  readonly faults: readonly Error[]
   result(): ScanResult
 }
 
@@ -48,7 +48,7 @@ export function collectLeaks(
 ): Leaks {
   const leaked = new Map<string, LeakedKey>()
   const unknownHashes = new Set<string>()
-  const faults: unknown[] = []
+  const faults: Error[] = []
   let unknown = 0
 
   async function add(tokens: string[]) {
@@ -103,7 +103,7 @@ export function collectLeaks(
       const { ok } = await keys.revoke(key.id, null, by, detailsOf(token))
       if (!ok) throw new Unavailable('a key was not revoked')
     } catch (error) {
-      faults.push(error)
+      faults.push(error as Error)
       return
     }
     if (isActive) Object.assign(leak, { state: 'revoked', revoked: true })
