@@ -44,8 +44,7 @@ export const figures = {
   'redis-flushall': redis,
   'redis-changes': `{changes} changes, {requests} requests after their answers: {wrong} wrong; the slowest answer
     after {slowestS} s`,
-  splits: `{changes} revocations ({unconfirmed} × 503 before), the slowest answered after {slowestS} s;
-    {requests} requests after them, {admitted} admitted`,
+  splits: lateChanges,
   'postgres-killed': postgres,
   'postgres-frozen': postgres,
   'postgres-terminated': `{ended} connections ended; once: ${outage}`,

@@ -1,24 +1,18 @@
 // Two links fail at once: the instance that revokes a key cannot reach Redis, and the other one has
 // lost Postgres or gets its answers late. A revocation is answered only once it holds there, too.
 import { setTimeout as pause } from 'node:timers/promises'
-import t, { type Test } from 'tap'
-import { until } from '../process/until.ts'
+import t from 'tap'
 import { startPrivateRedis, startTcpProxy, useServices } from '../services/index.ts'
 import { recordFigure, scaled, soaking } from '../soak.ts'
 import { chanceOf } from './chance.ts'
-import { changesOf, makePeople, type Person } from './changes.ts'
-import { startFleet, untilShared, verify } from './fleet.ts'
+import { changesOf, figuresOf, makePeople, type Person, type Watched, watchChange } from './changes.ts'
+import { startFleet, untilShared } from './fleet.ts'
 import { startNetwork } from './network.ts'
 
 const outageCacheS = scaled(3, 20)
 const keysAtOnce = scaled(4, 20)
 /** How long the other instance is asked after an answer. */
 const afterMs = scaled(1000, 3000)
-
-interface Asked {
-  status: number
-  sentMs: number
-}
 
 const chance = chanceOf(t)
 const redis = await startPrivateRedis(t)
@@ -34,49 +28,23 @@ if (redis !== null) {
     },
     each: [{ REDIS_URL: network.url }, { DATABASE_URL: postgres.url }],
   })
-  const [one, other] = fleet.urls as [string, string]
-  const figures = { changes: 0, requests: 0, admitted: 0, unconfirmed: 0, slowestS: 0 }
+  const watched: Watched[] = []
 
-  async function revokeWhile(t: Test, person: Person, healed: Promise<unknown>) {
-    const { token } = person.key
-    const { make } = changesOf(person).revocation()
-    const asked: Asked[] = []
-    const ask = async () => {
-      const sentMs = performance.now()
-      asked.push({ sentMs, status: (await verify(other, token)).status })
-    }
-    let isOver = false
-    const asking = (async () => {
-      while (!isOver) {
-        await ask()
-        await pause(10)
-      }
-    })()
-    await chance.pause(0, 1000)
-    const startedMs = performance.now()
+  async function revokeDuring(fault: Promise<unknown>, person: Person): Promise<Watched> {
+    const { make, ...rest } = changesOf(person).revocation()
     // A 503 says that it is stored, and not yet confirmed everywhere: repeat the request.
-    let status = await make(one)
-    for (; status === 503; status = await make(one)) figures.unconfirmed++
-    t.equal(status, 200)
-    const answeredMs = performance.now()
-    await pause(afterMs)
-    await healed
-    await until('the key is refused', async () => (await verify(other, token)).status === 401)
-    isOver = true
-    await asking
-    const since = (ms: number) => asked.filter(({ sentMs }) => sentMs >= ms)
-    const late = since(answeredMs)
-    t.same(
-      late.filter(({ status }) => status === 200),
-      [],
-      'nothing that began after the answer is admitted',
-    )
-    figures.changes++
-    figures.requests += late.length
-    figures.admitted += late.filter(({ status }) => status === 200).length
-    figures.slowestS = Math.max(figures.slowestS, Math.ceil((answeredMs - startedMs) / 100) / 10)
-    return since(startedMs).filter(({ status }) => status === 200).length
+    async function untilConfirmed(url: string): Promise<number> {
+      const status = await make(url)
+      return status === 503 ? untilConfirmed(url) : status
+    }
+    const change = { ...rest, make: untilConfirmed }
+    const start = () => chance.pause(0, 1000)
+    return watchChange(fleet, 0, change, { start, busy: true, everyMs: 10, forMs: afterMs, during: fault })
   }
+
+  /** The other instance used its copy after the request for the change, as it may before the answer. */
+  const usedCopy = ({ answers, sentMs }: Watched) =>
+    answers.some((one) => one.target === 1 && one.old && one.sentMs >= sentMs)
 
   const briefly: [string, () => void][] = [
     ['gets no answer from Postgres', () => postgres.blackHole()],
@@ -96,15 +64,18 @@ if (redis !== null) {
         await network.blackHole()
         begin()
         const healed = pause(outageCacheS * 1000 + 3000).then(() => postgres.heal())
-        const admitted = await Promise.all(people.map((person) => revokeWhile(t, person, healed)))
-        t.ok(Math.max(...admitted) > 0, 'the other instance used its copies before the answer')
+        const changes = await Promise.all(people.map((person) => revokeDuring(healed, person)))
+        t.ok(changes.some(usedCopy), 'the other instance used its copies before the answer')
+        t.equal(figuresOf(changes).old, 0, 'nothing that began after the answer is admitted')
+        t.ok(changes.every(({ status }) => status === 200))
+        watched.push(...changes)
         await network.heal()
       }
     })
   }
 
   t.test('the figures of all', async (t) => {
-    t.ok(figures.changes > 0)
-    recordFigure(t, 'splits', figures)
+    t.ok(watched.length > 0)
+    recordFigure(t, 'splits', figuresOf(watched))
   })
 }
