@@ -10,7 +10,7 @@ const requestTimeoutMs = 20_000
 /**
  * How often to look for timed-out connections. Checking often means closing only a few at a time.
  */
-const timeoutCheckMs = 250
+const timeoutCheckMs = 50
 
 export const serverOptions = (newRequestId: () => string) =>
   ({

@@ -22,7 +22,7 @@ const perSecond = 200
  */
 const headersMs = 10_000
 const wholeMs = 20_000
-const lookEveryMs = 250
+const lookEveryMs = 50
 /** For a busy machine. */
 const slackMs = 2000
 /**
