@@ -52,10 +52,11 @@ export async function examineRedis(servers: RedisServers): Promise<Finding[]> {
   }
 }
 
+/** A late answer or connection, as on a busy machine, is no fault unless it lasts. */
 async function settled(counter: Counter) {
   const untilMs = performance.now() + waitMs
-  while (counter.mode !== 'shared' && counter.outages.length === 0 && performance.now() < untilMs)
-    await sleep(10)
+  const isFailed = () => counter.outages.some(({ cause }) => cause !== 'timeout' && cause !== 'disconnected')
+  while (counter.mode !== 'shared' && !isFailed() && performance.now() < untilMs) await sleep(10)
 }
 
 const outageFinding = ({ cause, reason }: Outage): Finding => ({

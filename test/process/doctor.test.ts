@@ -118,6 +118,8 @@ t.test('Redis', async (t) => {
   t.match(await faultsOf(t, env), [/^Redis: READONLY/])
   await admin.call('REPLICAOF', 'NO', 'ONE')
   t.strictSame(await admin.keys('*'), [], 'nothing is left behind')
+  await admin.client('PAUSE', 1500)
+  t.strictSame(await faultsOf(t, env), [], 'a server that is only late is fine')
 
   await server.freeze()
   t.match(await faultsOf(t, env), [/^Redis: /])
