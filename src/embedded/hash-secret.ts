@@ -3,7 +3,6 @@
  * worthless without it.
  */
 import { randomBytes } from 'node:crypto'
-import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { createSecret, readSecret } from './secret-file.ts'
 
@@ -22,6 +21,5 @@ export async function readOrCreateHashSecret(
     throw new Error(
       `${file} is missing, and every key in the database was made under it: restore it, or set HASH_SECRET to its content`,
     )
-  mkdirSync(dataDir, { recursive: true, mode: 0o700 })
   return createSecret(file, randomBytes(32).toString('base64url'))
 }
