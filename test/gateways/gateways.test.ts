@@ -51,7 +51,13 @@ for (const name of ['nginx', 'haproxy', 'caddy'] as const) {
   if (gateway !== null) gateways.push({ name, ...gateway })
 }
 const bearer = (token: string) => `Authorization: Bearer ${token}`
-const forged = ['X-Key-Id: apk_forged', 'X-User-Id: usr_forged', 'X-Accel-Redirect: @admitted']
+const forged = [
+  ...['X-Key-Id', 'X_Key_Id', 'X-Key_Id', 'X_Key-Id'].map((name) => `${name}: apk_forged`),
+  ...['X-User-Id', 'X_User_Id', 'X-User_Id', 'X_User-Id'].map((name) => `${name}: usr_forged`),
+  'X-Accel-Redirect: @admitted',
+  // Names headers that end at the next hop (RFC 9110, 7.6.1).
+  'Connection: X-Key-Id, X-User-Id',
+]
 const usable = async (port: number) =>
   (await sendRaw(port, 'GET', '/', [bearer(caller.token)])).status === 200
 
@@ -65,6 +71,8 @@ for (const { name, port } of gateways) {
     const expected = { 'x-key-id': caller.id, 'x-user-id': caller.userId, 'content-type': 'text/plain' }
     const { body: arrived, ...request } = answer.body
     t.match(request, { method: 'POST', url: '/orders/7?a=1&b=%20', headers: expected })
+    t.notMatch(JSON.stringify(request.headers), /_forged/)
+    t.notMatch(request.headers.connection, /-id/i)
     t.ok(arrived === body, 'the whole body')
     t.notOk('authorization' in request.headers, 'the key ends here')
     // Caddy gives headers of the response to the service only.
