@@ -77,6 +77,6 @@ const unconfirmed = () =>
   new ApiError('service_unavailable', {
     message: 'The change is stored, but not yet confirmed everywhere.',
     suggestion:
-      'Repeat the request until it succeeds. Until then, a cached copy of the old state may still be used.',
+      'Repeat the request until the response is no longer a 503. Until then, a cached copy of the old state may still be used.',
     headers: { 'retry-after': '1' },
   })

@@ -5,7 +5,7 @@
 import type { Row } from 'postgres'
 import { idOrNone } from '../rules/id.ts'
 import type { MintedKey } from '../rules/new-key.ts'
-import type { Actor, KeyStore, KeyVersion, Publish, StoredKey } from '../stores.ts'
+import type { Actor, KeyStore, KeyVersion, Publish } from '../stores.ts'
 import { auditEntry } from './audit.ts'
 import { safeId, stored, toKey } from './key-rows.ts'
 import type { Pool, Query } from './pool.ts'
@@ -24,7 +24,7 @@ const newRow = (sql: Query, minted: MintedKey, more: Record<string, unknown> = {
     ...more,
   })}::text::json)`
 
-type Committed = { ok: true; key: StoredKey }
+const versionOf = (row: Row): KeyVersion => ({ keyId: row.id, version: row.version })
 
 export interface KeyChangesOptions {
   keysPerUserMax: number
@@ -35,17 +35,14 @@ export function createKeyChanges(
   pool: Pool,
   { keysPerUserMax, publish }: KeyChangesOptions,
 ): Pick<KeyStore, 'create' | 'change' | 'rotate' | 'revoke'> {
-  /** Publishes what the work commits: a change of the row that it returns, or of another key. */
+  /** Publishes the version that the work commits. */
   const change = <T>(
     userId: string | null,
     actor: Actor,
-    work: (sql: Query, committed: (row: Row, changed?: KeyVersion) => Committed) => Promise<T>,
+    work: (sql: Query, committed: (changed: KeyVersion) => void) => Promise<T>,
   ) =>
     runPublished({ pool, lane: actor.operator ?? userId, publish }, (sql, committed) =>
-      work(sql, (row, changed = { keyId: row.id, version: row.version }) => {
-        committed([changed])
-        return { ok: true, key: toKey(row) }
-      }),
+      work(sql, (changed) => committed([changed])),
     )
 
   return {
@@ -87,7 +84,10 @@ export function createKeyChanges(
             entry => ${entry}) as changed
           cross join lateral (select (changed.stored).*) as key`
         const { outcome, now_s } = row!
-        if (outcome === 'changed') return committed(row!)
+        if (outcome === 'changed') {
+          committed(versionOf(row!))
+          return { ok: true, key: toKey(row!) }
+        }
         if (outcome === 'absent' || outcome === 'not_active') return { ok: false, reason: outcome }
         if (outcome === 'expires_in_past') return { ok: false, reason: outcome, nowS: now_s }
         return { ok: false, reason: 'caller_unusable', denial: outcome }
@@ -104,7 +104,11 @@ export function createKeyChanges(
             entry => ${entry}) as made
           cross join lateral (select (made.stored).*) as key`
         const { outcome, rotated_version, successor_id } = row!
-        if (outcome === 'rotated') return committed(row!, { keyId: id, version: rotated_version })
+        // A repeated rotation too: the first response may have been lost before every instance saw
+        // the change.
+        if (outcome === 'rotated' || outcome === 'already_rotated')
+          committed({ keyId: id, version: rotated_version })
+        if (outcome === 'rotated') return { ok: true, key: toKey(row!) }
         if (outcome === 'already_rotated') return { ok: false, reason: outcome, successorId: successor_id }
         if (outcome === 'absent' || outcome === 'not_active' || outcome === 'limit_reached')
           return { ok: false, reason: outcome }
@@ -121,9 +125,11 @@ export function createKeyChanges(
             entry => ${entry}) as revoked
           cross join lateral (select (revoked.stored).*) as key`
         const { outcome } = row!
-        // Even if it was revoked before: that response may have been lost before every instance saw
-        // the change.
-        if (outcome === 'revoked') return committed(row!)
+        if (outcome === 'revoked') {
+          // Even if it was revoked before, for the same reason.
+          committed(versionOf(row!))
+          return { ok: true, key: toKey(row!) }
+        }
         if (outcome === 'absent') return { ok: false, reason: outcome }
         return { ok: false, reason: 'caller_unusable', denial: outcome }
       }),

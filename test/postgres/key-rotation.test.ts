@@ -58,7 +58,9 @@ t.test('of rotations at once exactly one succeeds, and none afterwards', async (
     t.equal(others.length, 0)
     const refused = { ok: false, reason: 'already_rotated', successorId: made.key.id }
     for (const one of all) if (!one.ok) t.strictSame(one, refused)
+    published.length = 0
     t.strictSame(await rotate(id, null, graceS), refused)
+    t.strictSame(published, [{ keyId: id, version: 2 }], 'again: the first response may have been a 503')
     t.equal((await rotate(made.key.id, user.id)).ok, true, 'but the successor is rotated in turn')
   }
   t.equal((await keys.list(user.id, { limit: 100 }))!.length, 6)
