@@ -3,6 +3,7 @@
  * limit, routes.
  */
 import type { AddressInfo } from 'node:net'
+import { compile } from '@fastify/proxy-addr'
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
 import type { ApiError } from '../../plugins/api-error.ts'
 import authenticate, { type AuthenticateOptions, type Caller } from '../../plugins/authenticate.ts'
@@ -46,6 +47,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** When its headers had been read, performance.now(). */
     startMs: number
+    /** Whether it comes from a proxy that TRUST_PROXY trusts. */
+    isFromProxy: boolean
   }
 }
 
@@ -60,11 +63,12 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
   const { baseUrl, port, defaultRateLimitRpm } = config
   const { redact } = tokenFormat
   const newRequestId = () => newId('req_')
+  const isProxy = proxyTest(config.trustProxy)
 
   const app: FastifyInstance = Fastify({
     ...serverOptions(newRequestId),
     keepAliveTimeout: keepAliveTimeoutMs,
-    trustProxy: trusted(config.trustProxy),
+    trustProxy: isProxy ?? false,
     return503OnClosing: false,
     forceCloseConnections: 'idle',
   })
@@ -77,6 +81,13 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
   const docsBase = () => `${serverUrl()}/docs/errors/`
   app.decorate('docsBase', docsBase)
   app.decorateRequest('startMs', 0)
+  app.decorateRequest('isFromProxy', {
+    getter() {
+      // A client that has disconnected has no address.
+      const { remoteAddress } = this.socket
+      return isProxy !== null && remoteAddress !== undefined && isProxy(remoteAddress, 0)
+    },
+  })
   app.addHook('onRequest', (request, _reply, done) => {
     request.startMs = performance.now()
     done()
@@ -118,10 +129,10 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
 const pathOf = (url: string) => new URL(url).pathname.replace(/\/$/, '')
 
 /**
- * Hops are counted from our side: what the client itself wrote, leftmost, is trusted only if there
- * are that many proxies.
+ * Whether to trust the address, so many hops from our side: what the client itself wrote, leftmost,
+ * is trusted only if there are that many proxies. Null: trust nobody.
  */
-function trusted(proxies: Config['trustProxy']) {
-  if (typeof proxies === 'number') return (_address: string, hop: number) => hop < proxies
-  return proxies === false ? false : [...proxies]
+function proxyTest(proxies: Config['trustProxy']): ((address: string, hop: number) => boolean) | null {
+  if (typeof proxies === 'number') return (_address, hop) => hop < proxies
+  return proxies === false ? null : compile([...proxies])
 }

@@ -108,8 +108,7 @@ const consoleLog: GuardLog = {
   error: (...line) => console.error('latchkey:', ...line),
 }
 
-const isRequestId = (id: string | undefined): id is string =>
-  id !== undefined && /^[\x21-\x7e]{1,64}$/.test(id)
+const isRequestId = (id: unknown): id is string => typeof id === 'string' && /^[\x21-\x7e]{1,64}$/.test(id)
 
 function recordOf(request: Sent, authorization: Authorization, format: Checks['format'], requestId: string) {
   const details = shownOf(

@@ -3,6 +3,7 @@
 import Fastify, { type FastifyInstance } from 'fastify'
 import postgres from 'postgres'
 import t, { type Test } from 'tap'
+import type { Sent } from '../../src/http/routes/actor.ts'
 import latchkey from '../../src/package/fastify.ts'
 import { createGuard, type Guard, type Refused } from '../../src/package/guard.ts'
 import type { LatchkeyOptions } from '../../src/package/options.ts'
@@ -169,9 +170,16 @@ t.test('the guard says who calls, and what to answer to everybody else', async (
   const [entry] = await recorded('mine-1')
   t.match(entry, { reason: 'unknown_key', method: 'GET', ip: '::1', user_agent: 'x'.repeat(256) })
   t.notMatch(entry!.path, token)
-  const minted = (await guard.check(undefined, { requestId: 'not\nvisible' })) as Refused
-  t.match(minted.headers['x-request-id'], /^req_/)
-  t.match(await guard.metrics(), /latchkey_refusals_total\{reason="missing_header"\} 4/)
+  const halved = { requestId: 'mine-2', path: '/\ud800', userAgent: `${'x'.repeat(255)}😀` }
+  t.equal(statusOf(await guard.check(undefined, halved)), 401)
+  const stored = { path: '/\ufffd', user_agent: `${'x'.repeat(255)}\ufffd` }
+  t.match(await recorded('mine-2'), [stored], 'no half of a surrogate pair, which Postgres refuses')
+  const nothing = { requestId: null, method: null, path: null, ip: null, userAgent: null }
+  for (const request of [{ requestId: 'not\nvisible' }, nothing as unknown as Sent]) {
+    const refused = (await guard.check(undefined, request)) as Refused
+    t.match([refused.status, refused.headers['x-request-id']], [401, /^req_/])
+  }
+  t.match(await guard.metrics(), /latchkey_refusals_total\{reason="missing_header"\} 6/)
 })
 
 t.test('closing waits for the checks under way, and what comes later is a 503', async (t) => {

@@ -28,15 +28,23 @@ const ipMax = 64
  * have any length. A client that has disconnected has none.
  */
 const isAddress = (ip: string | undefined): ip is string =>
-  ip !== undefined && ip.length <= ipMax && isIP(ip) !== 0
+  typeof ip === 'string' && ip.length <= ipMax && isIP(ip) !== 0
 
-// Postgres text cannot hold NUL, and no request of Node's has one.
-const storable = (text: string, { redact }: Redacting) => redact(text.replaceAll('\0', ''))
-const pathIn = (target: string, format: Redacting) => storable(target.split('?', 1)[0]!, format)
+/**
+ * Postgres stores no NUL and no half of a surrogate pair. No request of Node's has one, but an
+ * application may pass on text that it has decoded, and the end of a bounded text may halve a pair.
+ */
+const storable = (text: string, format: Redacting, max: number) =>
+  format
+    .redact(text.replaceAll('\0', ''))
+    .slice(0, max)
+    .replace(/\p{Surrogate}/gu, '\ufffd')
+const storablePath = (target: string, format: Redacting) =>
+  storable(target.split('?', 1)[0]!, format, pathMax)
 
-/** The path, safe to log and store: without the query string, and with keys redacted. */
+/** The path, safe to log and store: bounded, without the query string, and with keys redacted. */
 export const pathOf = (request: FastifyRequest, format: Redacting): string =>
-  pathIn(request.raw.url ?? '', format)
+  storablePath(request.raw.url ?? '', format)
 
 export function actorOf(request: FastifyRequest, format: Redacting): Actor {
   const { ip, ...asked } = askedOf(
@@ -61,10 +69,10 @@ export function actorOf(request: FastifyRequest, format: Redacting): Actor {
 export function askedOf(sent: Sent, format: Redacting): Pick<Actor, 'method' | 'path' | 'ip' | 'userAgent'> {
   const { method, path, ip, userAgent } = sent
   return {
-    method: method === undefined ? null : storable(method, format).slice(0, methodMax),
-    path: path === undefined ? null : pathIn(path, format).slice(0, pathMax),
+    method: typeof method === 'string' ? storable(method, format, methodMax) : null,
+    path: typeof path === 'string' ? storablePath(path, format) : null,
     ip: isAddress(ip) ? ip : null,
-    userAgent: userAgent === undefined ? null : storable(userAgent, format).slice(0, userAgentMax),
+    userAgent: typeof userAgent === 'string' ? storable(userAgent, format, userAgentMax) : null,
   }
 }
 
@@ -93,12 +101,11 @@ export function refusedRequest(
 }
 
 /**
- * The method and path that a gateway was asked for, if TRUST_PROXY trusts it. `ips` begins with the
- * peer, and names others only if the peer is trusted. Other routes take no headers for it: a plain
- * proxy passes on what its client made up.
+ * The method and path that a gateway was asked for, if TRUST_PROXY trusts it. Other routes take no
+ * headers for it: a plain proxy passes on what its client made up.
  */
 function originalTarget(request: FastifyRequest, format: Redacting) {
-  if (!request.routeOptions.url?.startsWith('/v1/verify') || (request.ips?.length ?? 0) < 2) return null
+  if (!request.routeOptions.url?.startsWith('/v1/verify') || !request.isFromProxy) return null
   const header = (...names: string[]) =>
     names
       .map((name) => request.headers[name])
@@ -108,7 +115,7 @@ function originalTarget(request: FastifyRequest, format: Redacting) {
   const uri = header('x-forwarded-uri', 'x-original-uri')
   if (method === undefined && uri === undefined) return null
   return {
-    ...(method !== undefined && { method: format.redact(method).slice(0, methodMax) }),
-    ...(uri !== undefined && { path: pathIn(uri, format).slice(0, pathMax) }),
+    ...(method !== undefined && { method: storable(method, format, methodMax) }),
+    ...(uri !== undefined && { path: storablePath(uri, format) }),
   }
 }
