@@ -25,17 +25,20 @@ end $$;
 
 -- Revokes every key of the user and writes one audit entry, if there was any to revoke. Returns
 -- those keys (is_new), and also those revoked in the last 10 minutes: that change may not have
--- reached every instance, and no cached copy lives longer.
+-- reached every instance, and no cached copy lives longer. For the same reason, a key that expired
+-- before that stays as it is: a user may have any number of them.
 create function revoke_keys_of_user(owner_id text, entry audit_log)
 returns table (key_id text, key_version integer, is_new boolean) language plpgsql as $$
 declare
-  revoked_before timestamptz := now() - interval '10 minutes';
+  ten_minutes_ago timestamptz := now() - interval '10 minutes';
   revoked_now text[];
 begin
   -- A creation waits for this, or is seen by the next statement.
   perform 1 from users where id = owner_id for update;
   with locked as (
-    select id from api_keys where user_id = owner_id and revoked_at is null order by id for update
+    select id from api_keys
+    where user_id = owner_id and revoked_at is null and coalesce(expires_at, 'infinity') > ten_minutes_ago
+    order by id for update
   ), revoked as (
     update api_keys k set revoked_at = now(), version = k.version + 1 from locked where k.id = locked.id returning k.id
   )
@@ -47,5 +50,5 @@ begin
   end if;
   return query
     select k.id, k.version, k.id = any (revoked_now) from api_keys k
-    where k.user_id = owner_id and k.revoked_at > revoked_before;
+    where k.user_id = owner_id and k.revoked_at > ten_minutes_ago;
 end $$;

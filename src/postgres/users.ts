@@ -24,7 +24,13 @@ const taken: ExternalIdTaken = { ok: false, reason: 'external_id_taken' }
 const isTaken = (error: unknown) =>
   (error as { constraint_name?: string }).constraint_name === 'external_id_is_unique'
 
-export function createUserStore(pool: Pool, publish: Publish): UserStore {
+export interface UserPools {
+  management: Pool
+  /** For changes of all keys of a user, who may have many. */
+  bulk: Pool
+}
+
+export function createUserStore({ management: pool, bulk }: UserPools, publish: Publish): UserStore {
   const inLane = <T>(lane: Operator | null | undefined, work: (sql: Query) => Promise<T>) =>
     pool.run(work, lane ?? undefined)
 
@@ -37,7 +43,7 @@ export function createUserStore(pool: Pool, publish: Publish): UserStore {
     lane: Operator | null,
     work: (sql: Query, committed: (rows: readonly Row[]) => void) => Promise<T>,
   ) =>
-    runPublished({ pool, lane, publish }, (sql, committed) =>
+    runPublished({ pool: bulk, lane, publish }, (sql, committed) =>
       work(sql, (rows) => committed(rows.map((row) => ({ keyId: row.key_id, version: row.key_version })))),
     )
 

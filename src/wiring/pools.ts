@@ -16,7 +16,7 @@ export const poolBounds = {
   instances: { max: 1, timeoutMs: 1000 },
   /** Connects when there is something to store. Rolling up an hour of many keys takes seconds. */
   usage: { max: 1, timeoutMs: 60_000 },
-  /** Connects only when the command line asks: a person waits, and a user may have many keys. */
+  /** Connects for a command, at which a person waits, and for changes of all keys of a user. */
   operator: { max: 1, timeoutMs: 30_000 },
 } as const
 

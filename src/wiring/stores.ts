@@ -84,7 +84,7 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
     const usage = createUsageStore(pools)
     return {
       keys: createKeyStore(pools, { keysPerUserMax: config.maxKeysPerUser, publish }),
-      users: createUserStore(operatorPool, publish),
+      users: createUserStore({ management: operatorPool, bulk: pools.operator }, publish),
       audit: createAuditLog({ audit: pools.audit, operator: operatorPool }),
       usage,
       usageHistory: createUsageHistory({ usage, counter }),

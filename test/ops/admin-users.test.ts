@@ -1,11 +1,14 @@
 // Users over the admin API: what each route takes and answers, and that what it changes holds everywhere and names the operator.
+import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
+import { poolBounds } from '../../src/wiring/pools.ts'
 import { type Code, expectError } from '../api/expect-error.ts'
 import { nowS } from '../api/values.ts'
-import { makeKey } from '../instance.ts'
+import { makeKey, realTimeLimits, startInstance } from '../instance.ts'
+import { actor } from '../postgres/open-stores.ts'
 import { ada, bob, startAdmin, verify } from './admin.ts'
 
-const { instance, ops, sql, admin, entriesOf, startOther } = await startAdmin(t)
+const { services, instance, ops, sql, admin, entriesOf, startOther } = await startAdmin(t)
 const other = await startOther()
 
 let made = 0
@@ -259,4 +262,20 @@ t.test('bodies, methods and paths are held to the rules of the public listener',
     t.strictSame(answer.headers.get('allow')!.split(', ').sort(), allow.split(', ').sort())
   }
   expectError(t, await admin('GET', 'nothing'), 'route_not_found')
+})
+
+t.test('all keys of a user are changed, even if that takes longer than a request may', async (t) => {
+  const { users } = (await startInstance(t, services, {}, realTimeLimits)).service.stores
+  for (const change of [users.revokeKeys, users.remove]) {
+    const { id } = await aUser()
+    await makeKey(instance, { userId: id })
+    let changing: Promise<unknown> | undefined
+    await sql.begin(async (tx) => {
+      await tx`select from api_keys where user_id = ${id} for update`
+      changing = change(id, actor())
+      changing.catch(() => {})
+      await pause(poolBounds.management.timeoutMs)
+    })
+    t.ok(await changing)
+  }
 })

@@ -85,7 +85,7 @@ export function storesOn(pool: Pool, { keysPerUserMax = 10_000, publishing = Pro
   }
   const pools = { lookups: pool, management: pool, background: pool, operator: pool }
   const keys = createKeyStore(pools, { keysPerUserMax, publish })
-  return { keys, users: createUserStore(pool, publish), published }
+  return { keys, users: createUserStore({ management: pool, bulk: pool }, publish), published }
 }
 
 export function connect(t: Test, url: string): postgres.Sql {

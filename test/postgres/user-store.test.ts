@@ -50,6 +50,8 @@ t.test('a deletion raises and publishes the version of every key not revoked, ea
   const revoked = await makeKey(user.id)
   await keys.revoke(revoked.id, null, actor())
   const strangers = await makeKey(other.id)
+  // A user may have any number of these, and no copy of them is used any more.
+  const longExpired = await makeKey(user.id, { expiresAt: nowS() - 660 })
 
   const named = [...usable, expired].map(({ id }) => id).sort()
   for (const version of [2, 3]) {
@@ -60,6 +62,20 @@ t.test('a deletion raises and publishes the version of every key not revoked, ea
     t.equal((await keys.get(usable[0]!.id, user.id))!.version, version, 'and stores it')
   }
   t.equal((await keys.get(strangers.id, other.id))!.version, 1)
+  t.equal((await keys.get(longExpired.id, user.id))!.version, 1)
+})
+
+t.test('a revocation of all keys leaves those that expired long ago', async (t) => {
+  const user = await makeUser()
+  const [usable, expired, longExpired] = [
+    await makeKey(user.id),
+    await makeKey(user.id, { expiresAt: nowS() - 1 }),
+    await makeKey(user.id, { expiresAt: nowS() - 660 }),
+  ]
+  published.length = 0
+  t.equal(await users.revokeKeys(user.id, actor()), 2)
+  t.strictSame(published.map(({ keyId }) => keyId).sort(), [usable.id, expired.id].sort())
+  t.match(await keys.get(longExpired.id, user.id), { revokedAt: null, version: 1 })
 })
 
 t.test('an absent user is null, and nothing is published', async (t) => {
