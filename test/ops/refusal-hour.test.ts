@@ -1,19 +1,18 @@
-// The refusals of the last hour: each five minutes are read until they cannot grow any more, and then no more.
+// The refusals of the last hour: each half minute is read until they cannot grow any more, and then no more.
 import t from 'tap'
 import { createRefusalHour } from '../../src/ops/refusal-hour.ts'
 
 const startS = Date.parse('2026-01-01T12:00:00Z') / 1000
-const minute = 60_000
-
 /** One refusal a second for each reason; each question takes so long. */
 function hour({ tookMs = 0 } = {}) {
   const clock = { ms: startS * 1000 }
   const asked: string[] = []
-  let isDown = false
+  let isDown = (_since: string) => false
   const countRefusals = async (_by: unknown, { since = 0, until = 0 }) => {
-    if (isDown) throw new Error('down')
     const nowS = clock.ms / 1000
-    asked.push(new Date(since * 1000).toISOString().slice(11, 16))
+    const from = new Date(since * 1000).toISOString().slice(11, 19)
+    asked.push(from)
+    if (isDown(from)) throw new Error('down')
     clock.ms += tookMs
     const refusals = Math.max(0, Math.min(until, nowS) - since)
     return [
@@ -26,49 +25,62 @@ function hour({ tookMs = 0 } = {}) {
     clock,
     read,
     askedSince: () => asked.splice(0),
-    down: (down: boolean) => {
-      isDown = down
+    down: (...since: string[]) => {
+      isDown = (from) => since.includes(from)
     },
   }
 }
 
 t.test('at first the hour is read, then only what may still grow', async (t) => {
   const { clock, read, askedSince } = hour()
-  clock.ms += 2 * minute
-  t.strictSame(await read(), { since: startS - 55 * 60, reasons: { revoked: 57 * 60 } }, 'of callers only')
-  t.equal(askedSince().length, 12)
-  clock.ms += minute
-  t.match(await read(), { reasons: { revoked: 58 * 60 } })
-  t.strictSame(askedSince(), ['12:00'])
-  clock.ms += 2 * minute + 9000
-  t.match(await read(), { since: startS - 50 * 60 })
-  t.strictSame(askedSince(), ['12:05', '12:00'], 'an entry may come late')
+  clock.ms += 10_000
+  const all = { since: startS - 3570, reasons: { revoked: 3580 } }
+  t.strictSame(await read(), all, 'of callers only')
+  t.equal(askedSince().length, 120)
+  clock.ms += 10_000
+  t.match(await read(), { reasons: { revoked: 3590 } })
+  t.strictSame(askedSince(), ['12:00:00'])
+  clock.ms += 19_000
+  t.match(await read(), { since: startS - 3540 })
+  t.strictSame(askedSince(), ['12:00:30', '12:00:00'], 'an entry may come late')
   clock.ms += 1000
   await read()
-  t.strictSame(askedSince(), ['12:05', '12:00'])
+  t.strictSame(askedSince(), ['12:00:30', '12:00:00'])
   clock.ms += 1000
   await read()
-  t.strictSame(askedSince(), ['12:05'])
+  t.strictSame(askedSince(), ['12:00:30'])
 })
 
 t.test('a slow server is asked for a little at a time, and left alone in between', async (t) => {
   const { clock, read, askedSince } = hour({ tookMs: 200 })
-  clock.ms += minute
-  t.match(await read(), { since: startS - 5 * 60 })
-  t.strictSame(askedSince(), ['12:00', '11:55'])
-  t.match(await read(), { since: startS - 5 * 60 })
+  clock.ms += 10_000
+  t.match(await read(), { since: startS - 30 })
+  t.strictSame(askedSince(), ['12:00:00', '11:59:30'])
+  t.match(await read(), { since: startS - 30 })
   t.strictSame(askedSince(), [], 'it rests four times as long')
   clock.ms += 1600
-  t.match(await read(), { since: startS - 10 * 60 })
+  t.match(await read(), { since: startS - 60 })
 })
 
-t.test('while nothing can be read it rejects, and it goes on afterwards', async (t) => {
+t.test('what cannot be read is left out, with all before it, and tried again', async (t) => {
+  const { clock, read, askedSince, down } = hour()
+  down('11:58:00')
+  t.match(await read(), { since: startS - 90, reasons: { revoked: 90 } })
+  askedSince()
+  clock.ms += 1000
+  t.match(await read(), { since: startS - 90, reasons: { revoked: 91 } })
+  t.strictSame(askedSince(), ['12:00:00', '11:59:30', '11:58:00'])
+  down()
+  t.match(await read(), { since: startS - 3570 })
+})
+
+t.test('while the newest cannot be read it rejects, and it goes on afterwards', async (t) => {
   const { clock, read, down } = hour()
   await read()
-  down(true)
-  clock.ms += minute
+  down('12:00:00')
+  clock.ms += 10_000
   await t.rejects(read())
-  down(false)
-  clock.ms += 4 * minute
-  t.match(await read(), { since: startS - 50 * 60, reasons: { revoked: 55 * 60 } })
+  down()
+  clock.ms += 20_000
+  t.match(await read(), { since: startS - 3540, reasons: { revoked: 3570 } })
 })
