@@ -51,8 +51,7 @@ export class LatchkeyError extends Error {
 
 /** The error that a response carries. `body` is the parsed JSON, perhaps a proxy's. */
 export function errorOf({ status, headers }: Response, body: unknown): LatchkeyError {
-  const retryAfter = headers.get('retry-after')
-  const retryAfterS = retryAfter !== null && /^[0-9]{1,9}$/.test(retryAfter) ? Number(retryAfter) : null
+  const retryAfterS = secondsIn(headers.get('retry-after'))
   const { error } = (body ?? {}) as Partial<components['schemas']['ErrorEnvelope']>
   if (typeof error?.code !== 'string' || status < 400) {
     return new LatchkeyError(`The response (status ${status}) is not one of the service.`, {
@@ -74,6 +73,14 @@ export function errorOf({ status, headers }: Response, body: unknown): LatchkeyE
     docsUrl,
     retryAfterS,
   })
+}
+
+/** Seconds, or a date (RFC 9110, 10.2.3). A date without a day of the week is none of HTTP. */
+function secondsIn(retryAfter: string | null): number | null {
+  if (retryAfter === null) return null
+  if (/^[0-9]+$/.test(retryAfter)) return Number(retryAfter)
+  const atMs = /^[A-Z][a-z]+,? /.test(retryAfter) ? Date.parse(retryAfter) : NaN
+  return Number.isNaN(atMs) ? null : Math.max(0, Math.ceil((atMs - Date.now()) / 1000))
 }
 
 /** `isTimeout`: the time of the attempt was up. */

@@ -70,6 +70,8 @@ export function createSend(token: string, options: ClientOptions): Send {
           ...(body !== undefined && { 'content-type': 'application/json' }),
         },
         ...(body !== undefined && { body: JSON.stringify(body) }),
+        // The service sends none. Followed, a POST would become a GET, and its answer a wrong one.
+        redirect: 'manual',
         signal: signal === undefined ? timeout : AbortSignal.any([signal, timeout]),
       })
       text = await response.text()

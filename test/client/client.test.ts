@@ -1,5 +1,9 @@
 // The client against the real service: every operation, errors as they come, and lists over several pages.
+
+import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { createAdminClient, createClient, LatchkeyError } from '../../src/client/index.ts'
 import { makeCaller, startInstance, startOps } from '../instance.ts'
@@ -68,6 +72,18 @@ t.test('an error carries what the envelope says', async (t) => {
   t.match(entry?.request_id, /^req_/)
   const refused = createClient({ baseUrl: instance.url, key: 'lk_nonesuch' })
   await t.rejects(refused.verify(), { status: 401, code: 'unauthorized' })
+})
+
+t.test('a redirect is not followed: a POST would become a GET', async (t) => {
+  const proxy = createServer((request, response) => {
+    if (request.url === '/v1/keys') response.writeHead(301, { location: '/elsewhere' })
+    response.end('{"object":"list","data":[]}')
+  }).listen(0, '127.0.0.1')
+  await once(proxy, 'listening')
+  t.teardown(() => proxy.close().closeAllConnections())
+  const baseUrl = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`
+  const redirected = createClient({ baseUrl, key }).keys.create({ name: 'a' })
+  await t.rejects(redirected, { status: 301, code: 'unexpected_response' })
 })
 
 t.test('the example of the documentation runs as printed', async (t) => {

@@ -56,6 +56,16 @@ t.test('a 429 is repeated after Retry-After and at most a second more, whatever 
   t.ok(third - second >= 7000 && third - second <= 8000, `${third - second} ms`)
 })
 
+t.test('a Retry-After of a proxy may be a date', async (t) => {
+  // By the clock of the test, which begins at 0.
+  const retryAfter = new Date(20_000).toUTCString()
+  const { client, clock, sentAtMs, outcome } = clientThatGets([{ status: 503, retryAfter }, ok])
+  t.same(await outcome(client.keys.get('apk_1')), key)
+  clock.uninstall()
+  const waitedMs = sentAtMs[1]! - sentAtMs[0]!
+  t.ok(waitedMs >= 20_000 && waitedMs <= 21_000, `${waitedMs} ms`)
+})
+
 t.test('clients that wait for the same moment do not come back together', async (t) => {
   const waits = new Set<number>()
   for (let i = 0; i < 5; i++) {
@@ -96,6 +106,9 @@ t.test(
       [[unavailable, unavailable, unavailable, ok], {}, 3, { status: 503, retryAfterS: 1 }],
       [[unavailable, ok], { retries: 0 }, 1, { status: 503 }],
       [[limited('61'), ok], {}, 1, { status: 429, retryAfterS: 61 }],
+      [[limited('9'.repeat(400)), ok], {}, 1, { status: 429, retryAfterS: Infinity }],
+      [[limited('soon'), limited('-1'), ok], { retries: 1 }, 2, { status: 429, retryAfterS: null }],
+      [[{ status: 301, body: '{}' }, ok], {}, 1, { status: 301, code: 'unexpected_response' }],
       [[limited('5'), ok], { retryAfterMaxS: 4 }, 1, { status: 429, retryAfterS: 5 }],
       [
         [envelope(404, 'not_found'), ok],
