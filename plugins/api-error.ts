@@ -43,6 +43,15 @@ export const notFound = (param: 'id' | 'starting_after' = 'id') => new ApiError(
 export const unavailable = (cause?: unknown, retryAfterS = 1) =>
   new ApiError('service_unavailable', { headers: { 'retry-after': String(retryAfterS) }, cause })
 
+/** `maxBytes`: what the route accepts. */
+export const payloadTooLarge = (maxBytes: number, cause?: unknown) =>
+  new ApiError('payload_too_large', { suggestion: `Send at most ${sizeOf(maxBytes)}.`, cause })
+
+function sizeOf(bytes: number): string {
+  if (bytes % 2 ** 20 === 0) return `${bytes / 2 ** 20} MiB`
+  return bytes % 1024 === 0 ? `${bytes / 1024} KiB` : `${bytes} bytes`
+}
+
 /**
  * The envelope as JSON text: the one renderer for errors of handlers, hooks and the HTTP parser.
  */

@@ -6,7 +6,7 @@
 import type { FastifyError, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import type { ErrorCode } from '../schemas/error-table.ts'
-import { ApiError, renderEnvelope, unavailable } from './api-error.ts'
+import { ApiError, payloadTooLarge, renderEnvelope, unavailable } from './api-error.ts'
 import { fromValidation } from './validation.ts'
 
 export interface ErrorsOptions {
@@ -66,7 +66,7 @@ export default fp<ErrorsOptions>(
       done()
     })
     app.setErrorHandler<FastifyError>((thrown, request, reply) => {
-      const error = toApiError(thrown, redact)
+      const error = toApiError(thrown, request, redact)
       return reply
         .code(error.statusCode)
         .headers(error.headers)
@@ -77,12 +77,13 @@ export default fp<ErrorsOptions>(
   { name: 'errors' },
 )
 
-function toApiError(error: FastifyError, redact?: ErrorsOptions['redact']): ApiError {
+function toApiError(error: FastifyError, request: FastifyRequest, redact: ErrorsOptions['redact']): ApiError {
   if (error instanceof ApiError) return error
   // Code may throw null or a string, which says nothing.
   if (typeof error !== 'object' || error === null) return new ApiError('internal_error', { cause: error })
   if (error.validation) return fromValidation(error, redact)
   const code = fastifyCodes[error.code] ?? byStatus[error.statusCode ?? 500] ?? 'internal_error'
   if (code === 'service_unavailable') return unavailable(error)
+  if (code === 'payload_too_large') return payloadTooLarge(request.routeOptions.bodyLimit!, error)
   return new ApiError(code, { cause: error })
 }

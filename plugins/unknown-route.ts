@@ -7,8 +7,14 @@
 import fp from 'fastify-plugin'
 import { ApiError } from './api-error.ts'
 
-export default fp(
-  async (app) => {
+export interface UnknownRouteOptions {
+  /** What to do about a 404, if the application has other endpoints than the service. */
+  suggestion?: string
+}
+
+export default fp<UnknownRouteOptions>(
+  async (app, options) => {
+    const notFound = () => new ApiError('route_not_found', options)
     const known = new Map<string, { matches: RegExp; methods: string[] }>()
 
     app.addHook('onRoute', ({ url, method }) => {
@@ -24,11 +30,11 @@ export default fp(
       if (!request.is404) return done()
       const path = decoded(request.url.split(/[?#]/, 1)[0]!)
       const route = [...known.values()].find(({ matches }) => matches.test(path))
-      if (!route || route.methods.includes(request.method)) return done(new ApiError('route_not_found'))
+      if (!route || route.methods.includes(request.method)) return done(notFound())
       done(new ApiError('method_not_allowed', { headers: { allow: route.methods.join(', ') } }))
     })
     app.setNotFoundHandler(() => {
-      throw new ApiError('route_not_found')
+      throw notFound()
     })
   },
   { name: 'unknown-route', dependencies: ['errors'] },

@@ -18,7 +18,7 @@ const serve = command('serve', {
 })
 
 const migrate = command('migrate', {
-  summary: 'bring the database schema up to date; every other command does this too',
+  summary: 'bring the database schema up to date; every other command but doctor does this too',
   example: 'migrate',
   async run({ config }) {
     const applied = await withStores(config, async (stores) => stores.applied, { createsDatabase: true })

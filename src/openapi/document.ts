@@ -151,9 +151,12 @@ function complete(made: OpenApiDocument, serverUrl: string, docsBase: string): O
   withReferences(published(ErrorEnvelope), schemas)
   document.components = { ...document.components, schemas, responses }
   document.servers = [{ url: serverUrl }]
-  for (const operation of Object.values(document.paths).flatMap(Object.values) as Operation[]) {
-    completeOperation(operation)
-  }
+  const operations = Object.values(document.paths).flatMap(Object.values) as Operation[]
+  for (const operation of operations) completeOperation(operation)
+  // A setting may leave out the only route with a scheme.
+  const used = new Set(operations.flatMap(({ security }) => security.flatMap(Object.keys)))
+  const { securitySchemes } = document.components
+  for (const name of Object.keys(securitySchemes)) if (!used.has(name)) delete securitySchemes[name]
   return document
 
   function completeOperation(operation: Operation & { [carried]?: Carried }) {

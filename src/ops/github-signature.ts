@@ -10,7 +10,7 @@ import { type KeyObject, verify } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { ApiError, unavailable } from '../../plugins/api-error.ts'
+import { ApiError, payloadTooLarge, unavailable } from '../../plugins/api-error.ts'
 import { createRefusalBudget } from '../guard/refusal-budget.ts'
 import { readGithubKeys } from './github-keys.ts'
 import { type RecordOperatorRefusal, refusalsPerAddressRpm, tooManyRefusals } from './operator-auth.ts'
@@ -82,7 +82,7 @@ function bytesOf(payload: Readable, max: number): Promise<Buffer> {
       length += chunk.length
       if (length <= max) return void chunks.push(chunk)
       chunks.length = 0
-      reject(new ApiError('payload_too_large', { suggestion: `Send at most ${max} bytes.` }))
+      reject(payloadTooLarge(max))
     })
     payload.on('end', () => resolve(Buffer.concat(chunks)))
     payload.on('error', (cause) => {

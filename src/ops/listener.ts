@@ -61,7 +61,7 @@ export function createOps(options: OpsOptions): FastifyInstance {
   }
   ops.register(operatorAuth, { ...options, sessions, record })
   ops.register(jsonBody, { redact })
-  ops.register(unknownRoute)
+  ops.register(unknownRoute, { suggestion: 'Check the path. /admin/openapi.json lists all of them.' })
   ops.register(openapi, adminOpenApi({ serverUrl: () => urlOf(ops), docsBase }))
   ops.register(probes, { service, state })
   const admin = { ...stores, lastUsed: service.lastUsed, defaultRateLimitRpm: options.defaultRateLimitRpm }

@@ -118,7 +118,7 @@ t.test(
 
 t.test('an unknown page is 404 without a key', async (t) => {
   const names = 'nope Unauthorized __proto__ constructor toString %3Cscript%3E %zz %00 unauthorized/more'
-  for (const name of [...names.split(' '), '', 'a'.repeat(5000)]) {
+  for (const name of [...names.split(' '), 'a'.repeat(5000)]) {
     const answer = await instance.ask('GET', `/docs/errors/${name}`)
     expectError(t, answer, 'route_not_found')
     t.notMatch(answer.text, '<script>')
@@ -131,6 +131,7 @@ t.test('the paths that browsers and tools ask by themselves need no key, and wri
   const before = await refusals()
   const open: Record<string, number> = {
     ...{ '/': 302, '/docs': 200, '/docs/errors': 200, '/favicon.ico': 204 },
+    ...{ '/docs/': 200, '/docs/errors/': 200, '/docs/errors/not_found/': 200 },
     ...{ '/openapi.json': 200, '/docs/nope': 404 },
   }
   for (const [path, status] of Object.entries(open)) {

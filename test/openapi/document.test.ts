@@ -16,7 +16,7 @@ for (const [name, { document, routes }] of Object.entries(await listeners())) {
 
   t.test(`the ${name} document is clean by Redocly's recommended rules`, async (t) => {
     // An operator reaches the ops listener at localhost.
-    const rules = { 'no-server-example.com': 'off' } as const
+    const rules = name === 'public' ? {} : ({ 'no-server-example.com': 'off' } as const)
     const config = await createConfig({ extends: ['recommended'], rules })
     const problems = await lintFromString({
       source: JSON.stringify(document),

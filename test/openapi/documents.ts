@@ -8,16 +8,21 @@ export async function listeners() {
   const config = { baseUrl: 'http://latchkey.test', port: 0, trustProxy: false, defaultRateLimitRpm: 1000 }
   const stores = { tokenFormat: tokenFormat('lk') }
   const app = createApp({ config, ...stores } as never)
-  const ops = createOps({
-    service: { stores } as never,
-    docsBase: app.docsBase,
-    state: () => 'ready',
-    tokens: [],
-    metricsToken: null,
-    githubKeysFile: 'no-file-is-read',
-    defaultRateLimitRpm: 1000,
-  })
-  return { public: await ready(app), admin: await ready(ops) }
+  const opsWith = (githubKeysFile: string | null) =>
+    createOps({
+      service: { stores } as never,
+      docsBase: app.docsBase,
+      state: () => 'ready',
+      tokens: [],
+      metricsToken: null,
+      githubKeysFile,
+      defaultRateLimitRpm: 1000,
+    })
+  return {
+    public: await ready(app),
+    admin: await ready(opsWith('no-file-is-read')),
+    withoutGithub: await ready(opsWith(null)),
+  }
 }
 
 async function ready(app: FastifyInstance) {

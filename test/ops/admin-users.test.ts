@@ -261,7 +261,9 @@ t.test('bodies, methods and paths are held to the rules of the public listener',
     expectError(t, answer, 'method_not_allowed')
     t.strictSame(answer.headers.get('allow')!.split(', ').sort(), allow.split(', ').sort())
   }
-  expectError(t, await admin('GET', 'nothing'), 'route_not_found')
+  const absent = await admin('GET', 'nothing')
+  expectError(t, absent, 'route_not_found')
+  t.match(absent.body.error.suggestion, '/admin/openapi.json')
 })
 
 t.test('all keys of a user are changed, even if that takes longer than a request may', async (t) => {

@@ -141,6 +141,21 @@ t.test("Fastify's own errors are sent in the same way", async (t) => {
   t.strictSame(await sent('application/json', `"${'x'.repeat(30)}"`), [413, 'payload_too_large'])
   t.strictSame(await sent('image/png', 'x'), [415, 'unsupported_media_type'])
   t.strictSame(await sent('application/json', ''), [400, 'invalid_json'])
+  for (const [bodyLimit, size] of [
+    [20, '20 bytes'],
+    [3072, '3 KiB'],
+    [2 ** 21, '2 MiB'],
+  ] as const) {
+    app.post(`/${bodyLimit}`, { bodyLimit }, async () => 'ok')
+    const headers = { 'content-type': 'application/json' }
+    const answer = await app.inject({
+      method: 'POST',
+      url: `/${bodyLimit}`,
+      headers,
+      payload: `"${'x'.repeat(bodyLimit)}"`,
+    })
+    t.equal(envelopeOf(answer.body).suggestion, `Send at most ${size}.`)
+  }
 })
 
 t.test('an error with status 503 gets Retry-After', async (t) => {

@@ -39,7 +39,7 @@ export async function docsRoutes(app: FastifyInstance, { basePath }: DocsRoutesO
   )
   for (const path of ['/docs', '/docs/*']) {
     app.get(path, hidden, (request, reply) => {
-      const page = bodyOf(request.url.split('?', 1)[0]!)
+      const page = bodyOf(request.url.split('?', 1)[0]!.replace(/\/$/, ''))
       if (page === undefined) throw new ApiError('route_not_found')
       return sendCached(request, reply, page)
     })
