@@ -18,10 +18,11 @@ function openBoard() {
   }
   count('apk_1', 7)
   count('apk_2', 9)
-  const scans: { minute: number; signal: AbortSignal; goOn: () => void }[] = []
+  const scans: { minute: number; signal: AbortSignal; share: () => number; goOn: () => void }[] = []
   let held = false
   const scan: Counter['scan'] = async (minute, visit, options = {}) => {
-    const going = new Promise<void>((goOn) => scans.push({ minute, signal: options.signal!, goOn }))
+    const share = options.share as () => number
+    const going = new Promise<void>((goOn) => scans.push({ minute, signal: options.signal!, share, goOn }))
     if (!held) scans.at(-1)!.goOn()
     await going
     return memory.scan(minute, visit, options)
@@ -74,6 +75,20 @@ t.test('everybody who asks within a second shares a scan', async (t) => {
   clock.tick(1)
   t.strictSame(used(await read('current')), ['apk_1 10', 'apk_2 9'])
   t.equal(scans.length, 2)
+})
+
+t.test('a scan may use 5 % of a core of Redis, and 1 % while this instance is busy', async (t) => {
+  const { read, scans } = openBoard()
+  let utilization = 0
+  const eventLoopUtilization = () => ({ idle: 0, active: 0, utilization })
+  t.intercept(performance, 'eventLoopUtilization', { value: eventLoopUtilization })
+  await read('current')
+  const { share } = scans[0]!
+  const shares = [0, 0.5, 1].map((busy) => {
+    utilization = busy
+    return Number(share().toFixed(3))
+  })
+  t.strictSame(shares, [0.05, 0.03, 0.01])
 })
 
 t.test('the last minute is scanned once when it is over, and not again', async (t) => {

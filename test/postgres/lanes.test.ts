@@ -45,6 +45,18 @@ t.test('lanes take turns when all places are taken', async (t) => {
   t.strictSame(started, ['x', 'y', 'a1', 'b1', 'c1', 'a2'])
 })
 
+t.test('a lane without work is forgotten, and has lost its turn', async (t) => {
+  const { enter, leave, started } = byHand(2)
+  enter('a1', 'a')
+  await leave('a')
+  enter('x', 'x')
+  enter('y', 'y')
+  enter('b1', 'b')
+  enter('a2', 'a')
+  await leave('x')
+  t.strictSame(started.slice(3), ['b1'])
+})
+
 t.test('works without a lane may use every place', async (t) => {
   const { enter, leave, started } = byHand()
   for (const n of [1, 2, 3, 4, 5]) enter(`${n}`)

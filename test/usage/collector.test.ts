@@ -151,6 +151,39 @@ t.test('who starts at the turn of a minute leaves the one before the last alone'
   t.strictSame(starting.incomplete, [])
 })
 
+t.test('a pass uses at most a quarter of a core of Redis', async (t) => {
+  const nowMs = Date.now() - 172_800_000
+  const shares: unknown[] = []
+  const memory = createMemoryCounter({ now: () => nowMs })
+  const scan: Counter['scan'] = (minute, visit, options) => {
+    shares.push(options?.share)
+    return memory.scan(minute, visit, options)
+  }
+  await collectorAt(nowMs, { ...memory, scan }).tick()
+  t.strictSame(shares, [0.25])
+})
+
+t.test('reports that wait for Postgres are those of the last day', async (t) => {
+  let minute = 1000
+  let isDown = true
+  const reported: number[] = []
+  const waiting = {
+    async report(one: number) {
+      if (isDown) throw new Unavailable('down')
+      reported.push(one)
+    },
+    claim: async () => 'taken' as const,
+    rollUp: async () => false,
+  } as Partial<UsageStore> as UsageStore
+  const counter = createMemoryCounter({ now: () => 0 })
+  const collector = collectorAt(() => minute * 60_000 + 3000, counter, { usage: waiting })
+  for (; minute < 3000; minute++) await collector.tick()
+  isDown = false
+  await collector.tick()
+  t.equal(reported.length, 1440)
+  t.strictSame([reported[0], reported.at(-1)], [1561, 3000])
+})
+
 t.test('a pass that was not finished is taken over, and then complete', async (t) => {
   const nowMs = Date.now() - 86_400_000
   const minute = minuteOf(nowMs)

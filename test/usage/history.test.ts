@@ -1,0 +1,35 @@
+// The last two minutes of a key's usage come from the counter: they may not be stored yet.
+import t from 'tap'
+import { createUsageHistory, type UsageHistoryOptions } from '../../src/usage/history.ts'
+
+const minute = 28_000_000
+
+t.test('this minute and the last are counted live, if there were requests', async (t) => {
+  for (const [counts, expected] of [
+    [
+      [7, 3],
+      [
+        { start: (minute - 1) * 60, requests: 7, limited: 2 },
+        { start: minute * 60, requests: 3, limited: 0 },
+      ],
+    ],
+    [[7, 0], [{ start: (minute - 1) * 60, requests: 7, limited: 2 }]],
+    [[0, 0], []],
+  ] as const) {
+    const counter: UsageHistoryOptions['counter'] = {
+      now: async () => minute * 60_000 + 1,
+      countsOf: async (_id, asked) => {
+        t.strictSame(asked, [minute - 1, minute])
+        return { counts: [...counts], mode: 'shared' }
+      },
+    }
+    let given: unknown
+    const read: UsageHistoryOptions['usage']['read'] = async (_id, _range, { live }) => {
+      given = live
+      return { data: [], incomplete: [] }
+    }
+    const history = createUsageHistory({ usage: { read }, counter })
+    await history.read({ id: 'apk_1', rateLimitRpm: 5 }, {})
+    t.strictSame(given, expected)
+  }
+})
