@@ -17,6 +17,8 @@ import type { SslSettings } from './ssl.ts'
 
 /** An arbitrary number that nothing else in this database locks. */
 const migrationLock = 7_231_906
+/** So that a signal to stop is seen. */
+const lockWaitMs = 1000
 
 export interface Migration {
   version: number
@@ -32,8 +34,10 @@ export interface MigrateOptions {
   ssl?: SslSettings
   /** Milliseconds to connect and to read what was applied. Applying has no time limit. */
   timeoutMs?: number
-  /** Stops waiting for a response. A migration that has begun is not interrupted. */
+  /** Stops waiting, also for another instance. A migration that has begun is not interrupted. */
   signal?: AbortSignal | undefined
+  /** Called once if another instance is migrating. */
+  onWait?: () => void
 }
 
 /**
@@ -42,7 +46,7 @@ export interface MigrateOptions {
  */
 export async function migrate(
   url: string,
-  { ssl, timeoutMs = 5000, signal }: MigrateOptions = {},
+  { ssl, timeoutMs = 5000, signal, onWait }: MigrateOptions = {},
 ): Promise<Migration[]> {
   const files = await readMigrations()
   const sql = postgresAt(
@@ -59,9 +63,12 @@ export async function migrate(
   try {
     let missing = await inTime(missingOf(sql, files))
     const applied: Migration[] = []
-    while (missing.length > 0) {
-      if (await apply(sql, missing)) applied.push(...missing.map(({ version, name }) => ({ version, name })))
-      missing = await inTime(missingOf(sql, files))
+    for (let waiting = false; missing.length > 0; missing = await inTime(missingOf(sql, files))) {
+      const outcome = await apply(sql, missing)
+      if (outcome === 'applied') applied.push(...missing.map(({ version, name }) => ({ version, name })))
+      if (outcome !== 'locked' || waiting) continue
+      waiting = true
+      onWait?.()
     }
     await inTime(ensurePartitions(sql))
     await sql.end({ timeout: 1 })
@@ -119,13 +126,15 @@ export async function compareSchema(sql: Query) {
   return { version, missing, unknown: version - files.at(-1)!.version }
 }
 
-/** Resolves to false if another instance applied them first. */
-async function apply(sql: Sql, missing: MigrationFile[]): Promise<boolean> {
+/** outdated: another instance applied them first. locked: it is at it. */
+async function apply(sql: Sql, missing: MigrationFile[]): Promise<'applied' | 'outdated' | 'locked'> {
   const before = missing[0]!.version - 1
   try {
     // One message to the server, and so one transaction.
     await sql.unsafe(`
+      set local lock_timeout = ${lockWaitMs};
       select pg_advisory_xact_lock(${migrationLock});
+      set local lock_timeout to default;
       create table if not exists schema_version (version bigint primary key, name text, md5 text, run_at timestamptz);
       do $$ begin
         if (select coalesce(max(version), 0) from schema_version) <> ${before} then
@@ -133,10 +142,11 @@ async function apply(sql: Sql, missing: MigrationFile[]): Promise<boolean> {
         end if;
       end $$;
       ${missing.map(scriptOf).join('\n')}`)
-    return true
+    return 'applied'
   } catch (error) {
     const { code, message } = error as { code?: string; message: string }
-    if (code === '40001') return false
+    if (code === '40001') return 'outdated'
+    if (code === '55P03') return 'locked'
     if (code !== '42501') throw error
     throw new Error(
       `${missing.length} migrations are missing, and the role of DATABASE_URL may not apply them (${message}): run "latchkey migrate" as the owner`,
@@ -155,10 +165,10 @@ async function within<T>(work: PromiseLike<T>, timeoutMs: number, signal?: Abort
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(timedOut(timeoutMs)), timeoutMs)
     stop = () => reject(signal?.reason)
+    if (signal?.aborted) stop()
     signal?.addEventListener('abort', stop)
   })
   try {
-    signal?.throwIfAborted()
     return await Promise.race([work, late])
   } finally {
     clearTimeout(timer)

@@ -63,7 +63,8 @@ async function migrateWhenReady(
   let timeoutMs = databaseAnswerMs
   for (let announced = false; ; announced = true) {
     try {
-      return await migrate(url, { ssl, timeoutMs, signal })
+      const onWait = () => onProgress?.('Waiting for another instance, which is migrating the database')
+      return await migrate(url, { ssl, timeoutMs, signal, onWait })
     } catch (error) {
       const leftMs = untilMs - performance.now() - databaseRetryMs
       if (!isServersFault(error) || leftMs <= 0 || isFinal(error)) throw withoutAddress(error, name)

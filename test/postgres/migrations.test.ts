@@ -3,6 +3,7 @@
 import t, { type Test } from 'tap'
 import { migrate } from '../../src/postgres/migrate.ts'
 import { dropAuditPartitions, ensurePartitions } from '../../src/postgres/partitions.ts'
+import { until } from '../process/until.ts'
 import { useServices } from '../services/index.ts'
 import { connect } from './open-stores.ts'
 
@@ -62,6 +63,27 @@ t.test('instances that start together on an empty database migrate it once', asy
     await sql`update schema_version set md5 = 'another' where version = 4`
     await t.rejects(migrate(url), { message: /migration 4 \(create-key\) was changed/ })
   })
+})
+
+t.test('while another instance migrates one waits, until it is stopped', async (t) => {
+  const { url, sql } = await empty(t)
+  const stop = new AbortController()
+  let waits = 0
+  const onWait = () => {
+    waits++
+  }
+  const { waiting } = await sql.begin(async (tx) => {
+    await tx`select pg_advisory_xact_lock(7231906)`
+    const stopped = migrate(url, { signal: stop.signal, onWait })
+    stopped.catch(() => {})
+    const waiting = migrate(url, { onWait })
+    await until('both wait', () => waits === 2)
+    stop.abort(new Error('stopped'))
+    await t.rejects(stopped, { message: 'stopped' })
+    return { waiting }
+  })
+  t.ok((await waiting).length > 0)
+  t.equal(waits, 2, 'said once')
 })
 
 t.test('a migration that fails leaves nothing half-done', async (t) => {
