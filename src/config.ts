@@ -2,6 +2,7 @@
  * The configuration: read from the environment once, checked whole, frozen. The only file that
  * reads process.env.
  */
+import { readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { rateLimitMax } from '../schemas/bounds.ts'
 import { parseRedisUrl, type RedisServers } from './rules/redis-url.ts'
@@ -61,6 +62,15 @@ export class ConfigError extends Error {}
 const hashSecretMinLength = 32
 /** What may follow `Bearer ` in a header. */
 const bearerToken = /^[\x21-\x7e]{16,}$/
+/** Each may be in a file instead, which NAME_FILE names, as container platforms mount secrets. */
+const secrets = [
+  'DATABASE_URL',
+  'REDIS_URL',
+  'HASH_SECRET',
+  'HASH_SECRET_PREVIOUS',
+  'OPS_TOKEN',
+  'METRICS_TOKEN',
+]
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']
 
 type Env = Record<string, string | undefined>
@@ -73,9 +83,26 @@ export function readConfig(
   const faults: string[] = []
 
   /** An empty variable counts as unset: compose files and CI pass it for "not given". */
+  const given = (name: string) => env[name]?.trim() || undefined
+
+  /** What the variable says, or the file that holds it. */
+  function textOf(name: string): string | undefined {
+    const text = given(name)
+    const file = secrets.includes(name) ? given(`${name}_FILE`) : undefined
+    if (file === undefined) return text
+    const content = contentOf(file)
+    if (text === undefined && content) return content
+    faults.push(
+      text === undefined
+        ? `${name}_FILE must be the path of a file that can be read and is not empty`
+        : `${name} and ${name}_FILE must not both be set`,
+    )
+    return undefined
+  }
+
   function read<T>(name: string, fallback: T, rule: string, parse: (text: string) => T | undefined): T {
-    const text = env[name]?.trim()
-    if (text === undefined || text === '') return fallback
+    const text = textOf(name)
+    if (text === undefined) return fallback
     const value = parse(text)
     if (value !== undefined) return value
     faults.push(`${nameOf(name)} must be ${rule}`)
@@ -107,13 +134,10 @@ export function readConfig(
       'at least 16 visible ASCII characters',
       (value) => (bearerToken.test(value) ? value : undefined),
     ),
-    githubScanningKeysFile: env.GITHUB_SCANNING_KEYS_FILE?.trim() || null,
+    githubScanningKeysFile: given('GITHUB_SCANNING_KEYS_FILE') ?? null,
     databaseUrl: read<string | null>('DATABASE_URL', null, 'a postgres:// URL', parsePostgresUrl),
     pgSsl: Object.fromEntries(
-      ['sslmode', 'sslrootcert', 'sslcert', 'sslkey'].map((name) => [
-        name,
-        env[`PG${name.toUpperCase()}`]?.trim() || undefined,
-      ]),
+      ['sslmode', 'sslrootcert', 'sslcert', 'sslkey'].map((name) => [name, given(`PG${name.toUpperCase()}`)]),
     ),
     redis: read<RedisServers | null>(
       'REDIS_URL',
@@ -126,7 +150,7 @@ export function readConfig(
     acceptNewHashSecret: read('ACCEPT_NEW_HASH_SECRET', false, '0 or 1', (value) =>
       value === '0' || value === '1' ? value === '1' : undefined,
     ),
-    dataDir: env.DATA_DIR?.trim() || '.latchkey',
+    dataDir: given('DATA_DIR') ?? '.latchkey',
     baseUrl: read<string | null>(
       'BASE_URL',
       null,
@@ -157,7 +181,12 @@ export function readConfig(
     auditRetentionDays: integer('AUDIT_RETENTION_DAYS', 90, 1, 36_500),
     usageRetentionDays: integer('USAGE_RETENTION_DAYS', 90, 1, 36_500),
     refusalsPerAddressRpm: integer('REFUSALS_PER_ADDRESS_RPM', 6000, 1, 1_000_000_000),
-    drainSeconds: integer('DRAIN_SECONDS', env.DATABASE_URL?.trim() ? 3 : 0, 0, 15),
+    drainSeconds: integer(
+      'DRAIN_SECONDS',
+      (given('DATABASE_URL') ?? given('DATABASE_URL_FILE')) ? 3 : 0,
+      0,
+      15,
+    ),
     startedByNpm: env.npm_lifecycle_event === 'start',
   }
   if (
@@ -172,6 +201,14 @@ export function readConfig(
   }
   if (faults.length > 0) throw new ConfigError(faults.join('; '))
   return Object.freeze(config)
+}
+
+function contentOf(file: string): string | null {
+  try {
+    return readFileSync(file, 'utf8').trim()
+  } catch {
+    return null
+  }
 }
 
 function wholeNumber(text: string, min: number, max: number): number | undefined {

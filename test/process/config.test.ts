@@ -271,6 +271,30 @@ for (const [name, { member, fallback, valid, invalid }] of Object.entries(variab
   })
 }
 
+t.test('a secret may be in a file instead', async (t) => {
+  const folder = t.testdir({ url: 'postgres://db/latchkey\n', secret: ` ${secret}\r\n`, empty: ' \n' })
+  const files = { DATABASE_URL_FILE: `${folder}/url`, HASH_SECRET_FILE: `${folder}/secret` }
+  t.match(readConfig(files), { databaseUrl: given.DATABASE_URL, hashSecret: secret, drainSeconds: 3 })
+  t.match(fault({ ...files, ...given }), /^DATABASE_URL and DATABASE_URL_FILE must .*; HASH_SECRET and /)
+  t.match(readConfig({ ...given, HASH_SECRET_FILE: ' ' }), { hashSecret: secret }, 'blank is unset')
+  for (const name of [
+    'DATABASE_URL',
+    'REDIS_URL',
+    'HASH_SECRET',
+    'HASH_SECRET_PREVIOUS',
+    'OPS_TOKEN',
+    'METRICS_TOKEN',
+  ]) {
+    for (const file of [`${folder}/hunter2`, folder, `${folder}/empty`]) {
+      const said = fault({ [`${name}_FILE`]: file })
+      t.match(said, new RegExp(`^${name}_FILE must be the path of a file`))
+      t.notMatch(said, folder)
+    }
+  }
+  t.match(fault({ REDIS_URL_FILE: `${folder}/url` }), /^REDIS_URL must be/)
+  t.equal(fault({ PORT_FILE: `${folder}/hunter2` }), null, 'only secrets')
+})
+
 t.test('no refusal shows a value, whichever variable it is in', async (t) => {
   const names = fc.constantFrom(...Object.keys(variables))
   const value = fc.stringMatching(/^[§¤][A-Za-z0-9 @:/]{4,30}$/)
