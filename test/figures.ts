@@ -74,6 +74,9 @@ export const figures = {
   'cluster-node-killed': clusterLoss,
   'cluster-node-frozen': clusterLoss,
   'cluster-failover': clusterLoss,
+  'usage-kill9': `{keys} keys with {requests} requests, {partly} keys stored when it was killed; {stored} requests
+    stored in the end`,
+  'usage-redis-lost': `{counted} requests: {reported} reported, {stored} stored, {incomplete} minutes incomplete`,
   'counters-scan': `{counters} counters in {seconds} s: {sharePercent} % of a core of Redis, {memoryMb} MB more`,
   model: `{requests} requests in {sequences} sequences`,
   'request-fuzz': `{requests} requests, {unavailable} × 503, longest {longestMs} ms`,
