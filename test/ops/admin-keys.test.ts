@@ -59,7 +59,9 @@ t.test('a revoked key is refused on every instance when the answer comes', async
   const revoked = await admin('DELETE', `keys/${id}`)
   t.equal(await verify(other, token), 401)
   t.ok(Math.abs(revoked.body.revoked_at - nowS()) <= 5)
-  t.strictSame((await admin('DELETE', `keys/${id}`)).body, revoked.body, 'again')
+  const { body } = await admin('DELETE', `keys/${id}`)
+  // The other instance may store the last use in between.
+  t.strictSame(body, { ...revoked.body, last_used_at: body.last_used_at }, 'again')
 })
 
 t.test(
