@@ -36,7 +36,9 @@ export function createFaults(fleet: Fleet, clients: Clients): (action: Action) =
     },
     change: (action) => clients.change(action.instance, action.key, action.change),
     pause(action) {
-      instance(action.instance).process.pausedUntilMs = time.nowMs + action.for
+      const { process } = instance(action.instance)
+      // What waits for the end of a pause must not be overtaken: connections keep their order.
+      process.pausedUntilMs = Math.max(process.pausedUntilMs, time.nowMs + action.for)
       fleet.pausedMs += action.for
     },
     kill(action) {
