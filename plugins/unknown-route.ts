@@ -14,7 +14,7 @@ export interface UnknownRouteOptions {
 
 export default fp<UnknownRouteOptions>(
   async (app, options) => {
-    const notFound = () => new ApiError('route_not_found', options)
+    const noSuchRoute = () => new ApiError('route_not_found', options)
     const known = new Map<string, { matches: RegExp; methods: string[] }>()
 
     app.addHook('onRoute', ({ url, method }) => {
@@ -30,11 +30,11 @@ export default fp<UnknownRouteOptions>(
       if (!request.is404) return done()
       const path = decoded(request.url.split(/[?#]/, 1)[0]!)
       const route = [...known.values()].find(({ matches }) => matches.test(path))
-      if (!route || route.methods.includes(request.method)) return done(notFound())
+      if (!route || route.methods.includes(request.method)) return done(noSuchRoute())
       done(new ApiError('method_not_allowed', { headers: { allow: route.methods.join(', ') } }))
     })
     app.setNotFoundHandler(() => {
-      throw notFound()
+      throw noSuchRoute()
     })
   },
   { name: 'unknown-route', dependencies: ['errors'] },

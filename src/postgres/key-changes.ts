@@ -126,7 +126,7 @@ export function createKeyChanges(
           cross join lateral (select (revoked.stored).*) as key`
         const { outcome } = row!
         if (outcome === 'revoked') {
-          // Even if it was revoked before, for the same reason.
+          // Even if it was revoked before: see the repeated rotation.
           committed(versionOf(row!))
           return { ok: true, key: toKey(row!) }
         }

@@ -1,5 +1,4 @@
 // The client against the real service: every operation, errors as they come, and lists over several pages.
-
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
