@@ -45,7 +45,7 @@ export async function startBefore(rig: Rig, folder: string, purpose: string, key
   await writeFile(tokensFile, `${first.plain_key}\n`)
   for (let n = 1; n < keys; n++)
     await appendFile(tokensFile, `${await createKey(candidate.url, first.plain_key, n)}\n`)
-  const sql = postgres(databaseUrl, { max: 1 })
+  const sql = postgres(databaseUrl, { max: 1, onnotice: () => {} })
   await sql`vacuum analyze`
   await sql.end()
   return { candidate, tokensFile }
