@@ -29,10 +29,10 @@ export const CountingMode = Type.Unsafe<CountingMode>({
   examples: ['shared'],
 })
 
-export type PostgresState = 'ok' | 'away'
+export type PostgresState = 'ok' | 'down'
 export const PostgresState = Type.Unsafe<PostgresState>({
   type: 'string',
-  enum: ['ok', 'away'],
+  enum: ['ok', 'down'],
   description: 'Whether the last look-up of a key succeeded.',
   examples: ['ok'],
 })

@@ -33,7 +33,7 @@ export interface components {
              * @example ok
              * @enum {string}
              */
-            postgres: "ok" | "away";
+            postgres: "ok" | "down";
         };
         /** @description Send a JSON object with at least `name`. */
         CreateUserBody: {
@@ -567,7 +567,7 @@ export interface components {
                  * @example ok
                  * @enum {string}
                  */
-                postgres: "ok" | "away";
+                postgres: "ok" | "down";
             }[];
         };
         /**

@@ -76,7 +76,7 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
   const guard = createRequestGuard(config, shared, options.patience ?? 1)
   const { gate, cache } = guard
   invalidateCache = gate.invalidateBefore
-  const postgres = (): PostgresState => (gate.postgresDown ? 'away' : 'ok')
+  const postgres = (): PostgresState => (gate.postgresDown ? 'down' : 'ok')
 
   const stopMaintenance = await startMaintenance(stores, log)
   const collector = openCollector(shared)

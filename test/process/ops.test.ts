@@ -137,7 +137,7 @@ t.test(
     t.equal((await verify(service, caller.token)).status, 503, 'a key never seen cannot be decided')
     const { status, body } = await ready(service)
     t.equal(status, 200)
-    t.match(body, { status: 'ready', postgres: 'away' })
+    t.match(body, { status: 'ready', postgres: 'down' })
     t.equal(await degraded(), 1)
     t.equal((await ask(`GET ${service.opsUrl}/healthz`)).status, 200)
 

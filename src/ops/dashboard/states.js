@@ -9,15 +9,15 @@ const redisStates = {
 }
 
 export function showServers({ redis, redis_cause: cause = 'unknown', postgres }) {
-  const isAway = postgres !== 'ok'
-  const states = [redisStates[redis], isAway ? ['bad', 'Postgres is down'] : ['good', 'Postgres answers']]
+  const isDown = postgres !== 'ok'
+  const states = [redisStates[redis], isDown ? ['bad', 'Postgres is down'] : ['good', 'Postgres answers']]
   byId('states').replaceChildren(
     ...states.map(([state, text]) => el('li', { className: `state ${state}`, textContent: text })),
   )
   byId('warning').textContent = [
     redis === 'local' &&
       `Redis does not count (${cause}). Each instance counts by itself; the counts below are those of this instance.`,
-    isAway && 'Postgres does not answer: keys are shown by their ids, and nothing can be found or changed.',
+    isDown && 'Postgres does not answer: keys are shown by their ids, and nothing can be found or changed.',
   ]
     .filter(Boolean)
     .join(' ')
