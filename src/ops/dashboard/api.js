@@ -1,6 +1,6 @@
 /** Requests to the admin API. A fault is an Error with the envelope's message and suggestion. */
 
-export class Fault extends Error {
+class Fault extends Error {
   constructor(status, { message, suggestion = '', request_id: requestId = '' }) {
     super(message)
     this.status = status
@@ -9,7 +9,10 @@ export class Fault extends Error {
   }
 }
 
-const timeoutMs = 15_000
+/**
+ * Longer than the slowest change: 30 s in Postgres, and up to 64 s until every instance sees it.
+ */
+const timeoutMs = 100_000
 
 export async function request(method, path, json) {
   const response = await fetch(path, {
@@ -17,7 +20,10 @@ export async function request(method, path, json) {
     signal: AbortSignal.timeout(timeoutMs),
     ...(json && { headers: { 'content-type': 'application/json' }, body: JSON.stringify(json) }),
   }).catch(() => {
-    throw new Fault(0, { message: 'The service does not answer.', suggestion: 'It will be tried again.' })
+    throw new Fault(0, {
+      message: 'The service does not answer.',
+      suggestion: 'Try again. If this was a change, look at the key first: it may have been made.',
+    })
   })
   const text = await response.text()
   if (response.ok) return text === '' ? null : JSON.parse(text)
