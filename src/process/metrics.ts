@@ -11,7 +11,7 @@ import { createTraffic, latencyBoundsS } from './traffic.ts'
 
 const batchNames = ['counter', 'lookups', 'audit', 'last_used', 'rehash'] as const
 const redisCalls = ['count', 'publish'] as const
-const pools = ['lookups', 'management', 'audit', 'background', 'instances', 'usage'] as const
+const pools = ['lookups', 'management', 'audit', 'background', 'instances', 'usage', 'operator'] as const
 
 export interface Metrics {
   /**
@@ -30,12 +30,12 @@ export interface Metrics {
   shed(queue: string): void
   auditCommitted(seconds: number): void
   redisCall(call: (typeof redisCalls)[number], seconds: number): void
-  /** So many counters were read in Redis, for usage or a dashboard. */
+  /** How many counters were read in Redis, for usage or a dashboard. */
   countersScanned(counters: number): void
-  /** Work waited so long for a connection of this pool. */
+  /** How long work waited for a connection of this pool. */
   postgresWait(pool: string, seconds: number): void
   postgresCall(pool: string, seconds: number): void
-  /** So long after its commit, every instance sees a change. */
+  /** How long after its commit every instance saw a change. */
   published(seconds: number): void
   registry: Registry
 }
@@ -77,7 +77,7 @@ export function createMetrics(): Metrics {
     ...createTraffic(registry),
     refused: counter(
       'latchkey_refusals_total',
-      'Refused authentications, by sub-reason.',
+      'Requests refused with a 401, by reason.',
       'reason',
       refusalReasons,
     ),

@@ -27,11 +27,11 @@ export interface OpenOptions {
   onShed?: (queue: string) => void
   onRedisCall?: RedisCounterOptions['onCall']
   onScanned?: RedisCounterOptions['onScanned']
-  /** Work waited so long for a connection of this pool. */
+  /** How long work waited for a connection of this pool. */
   onPostgresWait?: (pool: string, seconds: number) => void
-  /** Work held a connection of this pool for so long. */
+  /** How long work held a connection of this pool. */
   onPostgresCall?: (pool: string, seconds: number) => void
-  /** So long after its commit, every instance sees a change. */
+  /** How long after its commit every instance saw a change. */
   onPublished?: (seconds: number) => void
   /** A connection to count on in place of REDIS_URL's. */
   redis?: Redis | Cluster

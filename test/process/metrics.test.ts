@@ -98,6 +98,7 @@ t.test('batches, commits and shed requests are counted under their own names', a
   t.equal(await sampleOf(metrics, 'latchkey_shed_total{queue="postgres_audit"}'), 1)
   t.equal(await sampleOf(metrics, 'latchkey_shed_total{queue="counter"}'), 0)
   t.equal(await sampleOf(metrics, 'latchkey_redis_call_seconds_sum{call="publish"}'), 0.2)
+  t.equal(await sampleOf(metrics, 'latchkey_postgres_call_seconds_sum{pool="operator"}'), 0.02)
   t.equal(await sampleOf(metrics, 'latchkey_redis_call_seconds_count{call="count"}'), 0)
   t.equal(await sampleOf(metrics, 'latchkey_postgres_wait_seconds_sum{pool="audit"}'), 0.04)
   t.equal(await sampleOf(metrics, 'latchkey_postgres_call_seconds_sum{pool="audit"}'), 0.02)
