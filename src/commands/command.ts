@@ -11,7 +11,7 @@ import { printable, printableJson } from './printable.ts'
 export interface Result {
   json: unknown
   lines: string[]
-  /** The command answers, and yet exits with 1 and this line. */
+  /** If set, the command prints its result, then exits with code 1 and this line. */
   fault?: string | undefined
 }
 
@@ -24,7 +24,7 @@ export interface Call<O> {
 
 interface Definition<O> {
   summary: string
-  /** One that works, after `latchkey`. */
+  /** A working call, without the leading `latchkey`. */
   example: string
   requires?: Option[]
   options?: Option[]
@@ -135,13 +135,13 @@ function osUser(): string {
 }
 
 /**
- * Lines of aligned columns. `head` is null for lists of name and value. `least`: the least width of
- * each column, for a table that is printed in parts.
+ * Lines of aligned columns. `head` is null for lists of name and value. `minWidths`: of each column,
+ * for a table that is printed in parts.
  */
-export function table(head: string[] | null, rows: string[][], least: number[] = []): string[] {
+export function table(head: string[] | null, rows: string[][], minWidths: number[] = []): string[] {
   const lines = (head ? [head, ...rows] : rows).map((row) => row.map(printable))
   const widths = (lines[0] ?? []).map((_, i) =>
-    lines.reduce((max, row) => Math.max(max, row[i]!.length), least[i] ?? 0),
+    lines.reduce((max, row) => Math.max(max, row[i]!.length), minWidths[i] ?? 0),
   )
   return lines.map((row) =>
     row

@@ -33,7 +33,7 @@ async function findingsOf(call: Call<unknown>): Promise<Finding[]> {
     config = call.config
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    const advice = 'See "Configuration" in docs/operations.md. The servers were not looked at.'
+    const advice = 'See "Configuration" in docs/operations.md. The servers were not checked.'
     return error.message.split('; ').map((found) => ({ about, state: 'wrong', found, advice }))
   }
   const { examine } = await import('../wiring/examine.ts')

@@ -1,4 +1,4 @@
-/** Prints what is new in the audit log, as `tail -f` does, until the user has seen enough. */
+/** Prints new audit entries as they are written, like `tail -f`, until it is stopped. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type AuditEntry, type AuditFilter, type AuditLog, Unavailable } from '../stores.ts'
 
@@ -21,7 +21,7 @@ export function untilStopped(): AbortSignal {
   return stopping.signal
 }
 
-const complain = (line: string) => process.stderr.write(`latchkey: ${line}\n`)
+const warn = (line: string) => process.stderr.write(`latchkey: ${line}\n`)
 
 /**
  * `show` gets entries oldest first: the latest `filter.limit`, then each new one once. Outages of
@@ -34,7 +34,7 @@ export async function followAudit(
 ): Promise<void> {
   const stopped = untilStopped()
   const latest = async () => Date.parse((await audit.list({ limit: 1 }))[0]?.occurred_at ?? '1970-01-01')
-  /** The newest entries, whatever the filter: the database's clock, as far as it matters here. */
+  /** The time of the newest entry, whatever the filter, by the database's clock. */
   let markMs = await latest()
   const sinceMark = () => Math.max(filter.since ?? 0, markMs / 1000 - overlapS)
   const recent = () => audit.list({ ...filter, since: sinceMark(), limit: entriesMax })
@@ -49,7 +49,7 @@ export async function followAudit(
     const nextMs = await latest()
     const found = await recent()
     const fresh = found.filter(({ id }) => !seen.has(id))
-    if (fresh.length === entriesMax) complain(`more than ${entriesMax} new entries; older ones are left out`)
+    if (fresh.length === entriesMax) warn(`more than ${entriesMax} new entries; older ones are left out`)
     show(fresh.reverse())
     seen = new Set(found.map(({ id }) => id))
     markMs = nextMs
@@ -59,12 +59,12 @@ export async function followAudit(
   const patientPoll = () =>
     poll().then(
       () => {
-        if (isDown) complain('Postgres is back')
+        if (isDown) warn('Postgres is back')
         isDown = false
       },
       (error) => {
         if (!(error instanceof Unavailable)) throw error
-        if (!isDown) complain(`${error.message}; trying again until it is back`)
+        if (!isDown) warn(`${error.message}; trying again until it is back`)
         isDown = true
       },
     )

@@ -75,7 +75,7 @@ const create = command<Settings & { user: string; name: string }>('create', {
 })
 
 const list = command<{ user?: string; prefix?: string; status?: KeyState }>('list', {
-  summary: 'list the keys of a user, or those that begin alike',
+  summary: 'list the keys of a user, or those with a given prefix',
   example: 'keys list --prefix lk_fYOeo2E',
   options: [user, prefix, status],
   async run({ config, options: { user: userId = null, prefix, status } }) {
@@ -135,7 +135,8 @@ const update = command<Settings & { name?: string }>('update <apk_…>', {
 })
 
 const rotate = command<{ expiresIn?: number }>('rotate <apk_…>', {
-  summary: 'replace a key by a new one, printed once; the old key is revoked, or expires soon',
+  summary:
+    'replace a key with a new one, printed once; the old key is revoked, or expires after --expires-in',
   example: 'keys rotate apk_0mwper0pk00000mdrnk1c8vb2d --expires-in 3600',
   options: [expiresIn],
   async run({ config, options: { expiresIn: graceS = 0 }, args: [id = ''] }) {

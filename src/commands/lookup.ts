@@ -1,4 +1,4 @@
-/** latchkey lookup: what is this that somebody sent me? */
+/** latchkey lookup: identifies what a customer has sent. */
 import { createInterface } from 'node:readline'
 import { Writable } from 'node:stream'
 import type { KeyCounters } from '../../schemas/counters.ts'
@@ -14,7 +14,7 @@ const queryMax = 1024
 
 export const lookup = command('lookup <anything>', {
   summary: 'show what a key, prefix, id or external id is; - reads it from stdin',
-  example: 'lookup -      (type or pipe a whole key: it must not get into the history of the shell)',
+  example: 'lookup -      (type or pipe a whole key, so that it stays out of your shell history)',
   async run({ config, args: [given = ''] }) {
     const query = (given === '-' ? await fromStdin() : given).trim()
     if (query === '' || query.length > queryMax) throw new Error(`lookup needs 1 to ${queryMax} characters`)
@@ -24,7 +24,7 @@ export const lookup = command('lookup <anything>', {
       const counter = stores.counter.mode === 'memory' ? null : stores.counter
       return anythingFinder({ ...stores, counter })(query, { lane: operator(), toBody: adminKeyBody })
     })
-    if (found === null) throw new Error('nothing here is known by that: no key, prefix, id or external id')
+    if (found === null) throw new Error('nothing found: no key, prefix, id or external id matches')
     return { json: found, lines: linesOf(found) }
   },
 })

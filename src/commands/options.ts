@@ -35,17 +35,17 @@ const time = (flags: string, description: string) => {
   return made.argParser((text: string) => timeS(made.long!, text, Date.now() / 1000))
 }
 
-export const auditLimitMax = 10_000
+const auditLimitMax = 10_000
 
 export const name = option('--name <name>', 'a label for people')
-export const externalId = option('--external-id <id>', 'what your own system calls this user')
+export const externalId = option('--external-id <id>', "this user's id in your own system")
 export const noExternalId = option('--no-external-id', 'remove the external id')
 export const revoke = option('--revoke', 'revoke the active keys that are found')
-export const user = option('--user <usr_…>', 'of this user')
+export const user = option('--user <usr_…>', 'the owner of the key')
 export const rateLimitRpm = number('--rate-limit-rpm <n>', 'allowed requests per minute', rateLimitMax)
 export const expiresAt = number(
   '--expires-at <s>',
-  'Unix seconds from which it is refused',
+  'expiry in Unix seconds; the key is refused from then on',
   expiresAtEndS - 1,
 )
 export const expiresIn = number(
@@ -54,24 +54,24 @@ export const expiresIn = number(
   graceMaxS,
   0,
 )
-export const noExpiry = option('--no-expires-at', 'it does not expire')
-export const prefix = option('--prefix <characters>', 'the shown first characters of a key')
+export const noExpiry = option('--no-expires-at', 'remove the expiry')
+export const prefix = option('--prefix <characters>', 'the first characters of a key, as shown')
 export const status = oneOf('--status <state>', 'only keys in this state', keyStates)
-export const key = option('--key <apk_…>', 'about this key')
-export const aboutUser = option('--user <usr_…>', 'about this user')
+export const key = option('--key <apk_…>', 'only entries about this key')
+export const aboutUser = option('--user <usr_…>', 'only entries about this user')
 export const reason = oneOf('--reason <reason>', 'only refusals with this reason', auditReasons)
 export const event = oneOf('--event <event>', 'only entries of this kind', auditEvents)
 export const since = time(
   '--since <time>',
-  'from then on: Unix seconds, an ISO 8601 date, or an age (15m, 6h)',
+  'from this time on: Unix seconds, an ISO 8601 date, or an age (15m, 6h)',
 )
-export const until = time('--until <time>', 'before then; as --since')
+export const until = time('--until <time>', 'before this time; same formats as --since')
 export const follow = option('--follow', 'print new entries as they come, until Ctrl-C').conflicts('until')
-export const rows = number('--limit <n>', 'rows of each table', 1000)
-export const topRows = number('--limit <n>', 'at most so many keys', listLimitMax)
+export const rows = number('--limit <n>', 'maximum number of rows in each table', 1000)
+export const topRows = number('--limit <n>', 'maximum number of keys', listLimitMax)
 export const sort = oneOf('--sort <order>', 'by requests, or by their share of the limit', ['used', 'share'])
 export const step = oneOf('--step <step>', 'the length of a step; default minute', usageSteps)
-export const limit = number('--limit <n>', 'at most so many, the newest', auditLimitMax)
+export const limit = number('--limit <n>', 'maximum number of entries, newest first', auditLimitMax)
 
 export function wholeNumber(name: string, text: string, min: number, max: number): number {
   const value = Number(text)

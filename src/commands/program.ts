@@ -18,7 +18,8 @@ const serve = command('serve', {
 })
 
 const migrate = command('migrate', {
-  summary: 'bring the database schema up to date; every other command but doctor does this too',
+  summary:
+    'bring the database schema up to date; every command that opens the database does this too, except doctor',
   example: 'migrate',
   async run({ config }) {
     const applied = await withStores(config, async (stores) => stores.applied, { createsDatabase: true })
@@ -31,7 +32,7 @@ const migrate = command('migrate', {
 })
 
 export const program = (): Command =>
-  group('latchkey', `Latchkey ${version}: mints, checks, counts and revokes API keys`, [
+  group('latchkey', `Latchkey ${version}: mints, verifies, rate-limits and revokes API keys`, [
     serve,
     migrate,
     usersCommands(),
@@ -46,5 +47,5 @@ export const program = (): Command =>
     .version(version, '--version', 'print the version')
     .addHelpText(
       'after',
-      '\nConfiguration is by environment variables: see docs/operations.md.\nEvery command has its own --help.',
+      '\nLatchkey is configured by environment variables: see docs/operations.md.\nEvery command has its own --help.',
     )

@@ -1,4 +1,7 @@
-/** latchkey keys scan: which keys of this service have leaked into files, and an end to them. */
+/**
+ * latchkey keys scan: finds keys of this service that have leaked into files, and revokes them with
+ * --revoke.
+ */
 import { open } from 'node:fs/promises'
 import type { ScanResult } from '../../schemas/scan.ts'
 import { collectLeaks, type Leaks } from '../ops/admin/leaked-keys.ts'
@@ -49,7 +52,7 @@ async function scanFile(stores: Stores, file: string, leaks: Leaks) {
   for await (const chunk of chunks) await leaks.add(scanChunk(chunk))
 }
 
-/** All in one buffer: to collect the garbage of a new one each would take as long as the scan. */
+/** Reuses one buffer: collecting a new one for each chunk would take as long as the scan. */
 async function* chunksOf(file: string): AsyncGenerator<Buffer> {
   const handle = await open(file)
   try {

@@ -85,7 +85,7 @@ export function chooseLaunch(binaries: Binaries, dir: DataDir): { launch: Launch
     // The program is there, so what is not found is its loader.
     const reason = code === 'ENOENT' ? 'it needs a Linux with glibc' : why
     throw new Error(
-      `The Postgres that comes with Latchkey does not run here (${reason}): set DATABASE_URL to the address of a Postgres of yours`,
+      `The Postgres that comes with Latchkey does not run here (${reason}): set DATABASE_URL to the address of your own Postgres`,
     )
   }
   if (process.geteuid?.() !== 0) return { launch: direct, major }
@@ -96,7 +96,7 @@ export function chooseLaunch(binaries: Binaries, dir: DataDir): { launch: Launch
   const fallback = fallbacks.find((launch) => denialReason(launch, binaries, dir) === null)
   if (fallback === undefined)
     throw new Error(
-      `Postgres refuses to run as root, and user ${user.owner} ${denial}: run Latchkey as another user, or set DATABASE_URL to the address of a Postgres of yours`,
+      `Postgres refuses to run as root, and user ${user.owner} ${denial}: run Latchkey as another user, or set DATABASE_URL to the address of your own Postgres`,
     )
   return { launch: { ...fallback, warning: `User ${user.owner} ${denial}: ${fallback.warning}` }, major }
 }

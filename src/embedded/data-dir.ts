@@ -34,7 +34,7 @@ export function openDataDir(given: string): DataDir {
     return pathsIn(realpathSync(path))
   } catch (error) {
     // Where no directory can be made, as in /proc, the error is "no such file".
-    if (codeOf(error) === 'ENOENT') throw new Error(`DATA_DIR ${path} cannot be made`, { cause: error })
+    if (codeOf(error) === 'ENOENT') throw new Error(`DATA_DIR ${path} cannot be created`, { cause: error })
     throw fileFault(error, path)
   }
 }

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 
 export const codeOf = (error: unknown): string => String((error as { code?: unknown } | null)?.code ?? '')
 
-export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
 /** A file operation in DATA_DIR failed. */
 export function fileFault(cause: unknown, dir: string): Error {

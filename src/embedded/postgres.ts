@@ -82,7 +82,7 @@ async function lockOrJoin(dir: DataDir, role: Role): Promise<Postmaster | null> 
     }
     if (waitedMs > waitMsMax)
       throw new Error(
-        `Another Latchkey (process ${pid}) has been using the Postgres of DATA_DIR ${dir.path} for ${waitMsMax / 1000} s: wait for it, or end it`,
+        `Another Latchkey (process ${pid}) has been using the Postgres of DATA_DIR ${dir.path} for ${waitMsMax / 1000} s: wait for it, or stop it`,
       )
   }
   return null
@@ -139,7 +139,7 @@ async function start(dir: DataDir, onProgress: (line: string) => void): Promise<
 function readPassword(dir: DataDir): string {
   const password = readSecret(dir.password)
   if (password !== null) return password
-  throw new Error(`${dir.password} is missing, and nothing else opens the data in ${dir.cluster}`)
+  throw new Error(`${dir.password} is missing, and without it the data in ${dir.cluster} cannot be opened`)
 }
 
 function connection(dir: DataDir, { pid, port }: Postmaster, leave: () => Promise<void>): EmbeddedPostgres {

@@ -69,7 +69,7 @@ export async function answers({ ready, port }: Postmaster): Promise<boolean> {
 
 // The port was taken by another program since it was found free, or backends of a killed Postgres
 // still run.
-const passing =
+const transientFailure =
   /could not bind|Address already in use|pre-existing shared memory block|lock file ".*" already exists/i
 
 export async function startPostmaster(dir: DataDir, binaries: Binaries, launch: Launch): Promise<Postmaster> {
@@ -81,7 +81,7 @@ export async function startPostmaster(dir: DataDir, binaries: Binaries, launch: 
     const started = failure === null ? findPostmaster(dir) : null
     if (started) return started
     const output = failure ?? 'it ended at once'
-    if (!passing.test(output) || Date.now() > giveUpAtMs)
+    if (!transientFailure.test(output) || Date.now() > giveUpAtMs)
       throw new Error(`Postgres did not start: ${lastRelevantLine(output)} (its log is ${dir.log})`)
   }
 }

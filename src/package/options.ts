@@ -63,7 +63,7 @@ export function configOf(options: LatchkeyOptions, others: readonly string[] = [
   const known = [...Object.keys(variables), 'patience', ...others]
   // A misspelt redisUrl would count in memory.
   const unknown = Object.keys(options).filter((name) => !known.includes(name))
-  if (unknown.length > 0) throw new ConfigError(`latchkey: ${unknown.join(', ')}: there is no such option`)
+  if (unknown.length > 0) throw new ConfigError(`latchkey: unknown option ${unknown.join(', ')}`)
   const entries = Object.entries(variables).map(([option, variable]) => [
     variable,
     textOf(options[option as Checked]),

@@ -78,7 +78,7 @@ const unreachable = (error: Error): Finding => ({
   about: 'Postgres',
   state: 'wrong',
   found: reasonOf(error),
-  advice: 'Check DATABASE_URL, and that the server runs and lets this machine in.',
+  advice: 'Check DATABASE_URL, and that the server is running and accepts connections from this machine.',
 })
 
 async function server(sql: Query): Promise<Finding[]> {
@@ -107,7 +107,8 @@ async function schema(sql: Query): Promise<Finding> {
   const about = 'schema'
   const { version, missing, unknown } = await compareSchema(sql)
   if (missing > 0) {
-    const advice = 'Run "latchkey migrate" as the owner of the tables; a role that may do so also starts.'
+    const advice =
+      'Run "latchkey migrate" as the owner of the tables, or start the service as a role that may create tables.'
     return { about, state: 'wrong', found: `${missing} migrations are missing`, advice }
   }
   if (unknown > 0) {
@@ -153,7 +154,7 @@ async function partitions(sql: Query): Promise<Finding> {
     from pg_inherits join pg_class c on c.oid = inhrelid
     where inhparent = 'audit_refusals'::regclass and c.relname >= to_char(now() at time zone 'UTC', '"audit_refusals_"YYYYMMDD')`
   const { days } = row!
-  if (days > 0) return { about, state: 'ok', found: `made for ${days} days` }
+  if (days > 0) return { about, state: 'ok', found: `cover ${days} days` }
   const advice = 'Start the service or run "latchkey migrate": either makes them.'
   return { about, state: 'wrong', found: 'none for today: no refusal can be recorded', advice }
 }
@@ -175,7 +176,7 @@ async function secrets(sql: Query, { secretId, previousSecretId }: ExamineOption
     return {
       about,
       state: 'note',
-      found: `${previous} of ${usable} usable keys are still under the previous`,
+      found: `${previous} of ${usable} usable keys are still hashed under the previous`,
       advice,
     }
   }

@@ -17,7 +17,7 @@ import type { SslSettings } from './ssl.ts'
 
 /** An arbitrary number that nothing else in this database locks. */
 const migrationLock = 7_231_906
-/** So that a signal to stop is seen. */
+/** How long to wait for the lock before checking for a signal to stop. */
 const lockWaitMs = 1000
 
 export interface Migration {
@@ -104,7 +104,7 @@ async function missingOf(sql: Query, files: MigrationFile[]): Promise<MigrationF
   const [place] = await sql`
     select current_schema() as schema, to_regclass(quote_ident(current_schema()) || '.schema_version') as known`
   if (place!.schema === null)
-    throw new Error('the Postgres of DATABASE_URL: the role may use no schema of its search_path')
+    throw new Error('the Postgres of DATABASE_URL: the role can use none of the schemas in its search_path')
   if (place!.known === null) return files
   const rows = await sql`select version::int, md5 from schema_version`
   const applied = new Map(rows.map(({ version, md5 }) => [version as number, md5 as string | null]))
@@ -126,7 +126,7 @@ export async function compareSchema(sql: Query) {
   return { version, missing, unknown: version - files.at(-1)!.version }
 }
 
-/** outdated: another instance applied them first. locked: it is at it. */
+/** outdated: another instance applied them first. locked: another instance is applying them. */
 async function apply(sql: Sql, missing: MigrationFile[]): Promise<'applied' | 'outdated' | 'locked'> {
   const before = missing[0]!.version - 1
   try {

@@ -26,7 +26,7 @@ export function watchGauges(registry: Registry, { counter, cache, gate, collecto
   gauge('latchkey_redis_degraded', '1 while Redis is down and this instance counts by itself.', () =>
     Number(counter.mode === 'local'),
   )
-  gauge('latchkey_postgres_degraded', '1 since the last look-up in Postgres failed.', () =>
+  gauge('latchkey_postgres_degraded', '1 if the last look-up in Postgres failed.', () =>
     Number(gate.postgresDown),
   )
   gauge(

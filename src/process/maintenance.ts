@@ -1,4 +1,6 @@
-/** Looks after the partitions of the audit log and of usage, once at the start and then every hour. */
+/**
+ * Maintains the partitions of the audit log and of usage, once at the start and then every hour.
+ */
 import type { Stores } from '../wiring/stores.ts'
 import type { Lines } from './log.ts'
 
@@ -14,7 +16,7 @@ export async function startMaintenance({ maintain }: Pick<Stores, 'maintain'>, l
       (dropped) => {
         if (dropped.length > 0) log.info({ partitions: dropped }, 'partitions past their retention dropped')
       },
-      (error) => log.error({ err: error }, 'partitions could not be looked after; will be tried again'),
+      (error) => log.error({ err: error }, 'partition maintenance failed; will be tried again'),
     )
   const timer = setInterval(round, everyMs)
   timer.unref()

@@ -63,7 +63,9 @@ const outageFinding = ({ cause, reason }: Outage): Finding => ({
   about: 'Redis',
   state: 'wrong',
   found: withoutAddress(reason),
-  advice: advice[cause] ?? 'Check REDIS_URL, and that the server runs and lets this machine in.',
+  advice:
+    advice[cause] ??
+    'Check REDIS_URL, and that the server is running and accepts connections from this machine.',
 })
 
 async function examineServer(node: Redis, isCluster: boolean): Promise<Finding[]> {

@@ -38,7 +38,7 @@ export function usageRange(
   return {
     ok: false,
     param: 'since',
-    message: `From \`since\` on there are ${points} steps of one ${step}, more than ${usagePointsMax}.`,
+    message: `The range has ${points} steps of one ${step}; at most ${usagePointsMax} are allowed.`,
     suggestion:
       step === 'day'
         ? 'Send a later `since`, or an earlier `until` with it.'

@@ -42,7 +42,7 @@ t.test('what is out of order or too long is refused by name', async (t) => {
     const longest = nowS - (nowS % usageStepS[step]) - (usagePointsMax - 1) * usageStepS[step]
     t.type(ranged({ step, since: `${longest}` }, nowS), Array)
     const fault = usageRange({ step, since: `${longest - 1}` }, nowS)
-    t.match(fault, { ok: false, param: 'since', message: /1501 steps of one .* more than 1500/ })
+    t.match(fault, { ok: false, param: 'since', message: /1501 steps of one .* at most 1500/ })
   }
   const { suggestion } = usageRange({ since: '0' }, nowS) as { suggestion: string }
   const [, since] = /\((\d+) at the earliest\)/.exec(suggestion)!
