@@ -123,7 +123,7 @@ export const errorTable = {
     message: 'The user already has as many usable keys as allowed.',
     suggestion: 'Revoke a key that is no longer needed with DELETE /v1/keys/{id}.',
     about:
-      'Revoked and expired keys do not count. The operator sets the bound with MAX_KEYS_PER_USER. A rotation with a grace period may use twice as many.',
+      'Revoked and expired keys do not count. The operator sets the bound with MAX_KEYS_PER_USER. Rotations with a grace period may bring it up to twice as many.',
   },
   external_id_taken: {
     status: 409,
@@ -131,14 +131,14 @@ export const errorTable = {
     message: 'Another user has this external_id.',
     suggestion: 'Find that user with GET /admin/users?external_id=…, or send another `external_id`.',
     about:
-      'Only the admin API sends this. No two users have the same `external_id`. A deleted user has it until a PATCH sets it to null.',
+      'Only the admin API sends this. No two users have the same `external_id`. A deleted user keeps it until a PATCH sets it to null.',
   },
   payload_too_large: {
     status: 413,
     type: 'invalid_request_error',
     message: 'The request body is too large.',
     suggestion: 'Send at most 16 KiB.',
-    about: 'A body may have at most 16384 bytes.',
+    about: 'A body may have at most 16384 bytes, unless the operation says otherwise.',
   },
   unsupported_media_type: {
     status: 415,

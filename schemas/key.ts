@@ -153,8 +153,7 @@ export type CreatedKey = Static<typeof CreatedKey>
 export const KeyList = listOf(Key, 'KeyList')
 export type KeyList = Static<typeof KeyList>
 
-// ---- the admin API: keys of any user
-// ------------------------------------------------------------------------
+// ---- the admin API: keys of any user ----
 
 export const AdminCreateKeyBody = Type.Object(
   {

@@ -1,4 +1,4 @@
-/** What an operator learns about whatever a person who asks for help has sent. */
+/** What an operator learns about a key, prefix or id that a customer has sent. */
 import { type Static, Type } from '@sinclair/typebox'
 import { AuditEntry } from './audit.ts'
 import { nameMaxLength, namePattern } from './bounds.ts'

@@ -25,7 +25,7 @@ export const ScanBody = Type.Object(
   },
 )
 
-export const leakedKeyStates = ['active', 'revoked', 'expired', 'owner_deleted'] as const
+const leakedKeyStates = ['active', 'revoked', 'expired', 'owner_deleted'] as const
 
 const LeakedKey = Type.Object(
   {

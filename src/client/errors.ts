@@ -7,7 +7,7 @@ export type ErrorCode =
   | 'no_response'
   /** No complete response within `timeoutMs`. */
   | 'timeout'
-  /** A response that is not this service's: perhaps of a proxy in between. */
+  /** A response that did not come from the service: perhaps from a proxy in between. */
   | 'unexpected_response'
 
 export interface ErrorDetails {
@@ -54,7 +54,7 @@ export function errorOf({ status, headers }: Response, body: unknown): LatchkeyE
   const retryAfterS = secondsIn(headers.get('retry-after'))
   const { error } = (body ?? {}) as Partial<components['schemas']['ErrorEnvelope']>
   if (typeof error?.code !== 'string' || status < 400) {
-    return new LatchkeyError(`The response (status ${status}) is not one of the service.`, {
+    return new LatchkeyError(`The response (status ${status}) did not come from Latchkey.`, {
       status,
       code: 'unexpected_response',
       requestId: headers.get('x-request-id'),
@@ -75,7 +75,7 @@ export function errorOf({ status, headers }: Response, body: unknown): LatchkeyE
   })
 }
 
-/** Seconds, or a date (RFC 9110, 10.2.3). A date without a day of the week is none of HTTP. */
+/** Seconds, or a date (RFC 9110, 10.2.3). A date without a day of the week is not an HTTP date. */
 function secondsIn(retryAfter: string | null): number | null {
   if (retryAfter === null) return null
   if (/^[0-9]+$/.test(retryAfter)) return Number(retryAfter)

@@ -88,9 +88,9 @@ export function createSend(token: string, options: ClientOptions): Send {
   function waitAfter({ status, code, retryAfterS }: LatchkeyError, { method }: Call, attempt: number) {
     // A 429 was refused before anything was done. Otherwise, a POST may have been carried out.
     if (status !== 429 && method === 'POST') return null
-    const isPassing =
+    const isTransient =
       status === 429 || (status >= 502 && status <= 504) || code === 'no_response' || code === 'timeout'
-    if (!isPassing || (retryAfterS ?? 0) > retryAfterMaxS) return null
+    if (!isTransient || (retryAfterS ?? 0) > retryAfterMaxS) return null
     const leastMs = retryAfterS === null ? backoffBaseMs * 2 ** attempt : retryAfterS * 1000
     return leastMs + Math.random() * (retryAfterS === null ? leastMs : jitterMaxMs)
   }

@@ -103,8 +103,8 @@ export function optionalBody(request: FastifyRequest, _reply: FastifyReply, done
 }
 
 /**
- * The body of a DELETE has no meaning (RFC 9110, 9.3.5). It is not read, so nothing about it can be
- * invalid.
+ * For routes that ignore their body, such as DELETE (RFC 9110, section 9.3.5). It is not read, so
+ * nothing about it can be invalid.
  */
 export function ignoreBody({ raw }: FastifyRequest, _reply: FastifyReply, done: () => void) {
   for (const name of ['content-type', 'content-length', 'transfer-encoding']) delete raw.headers[name]

@@ -14,7 +14,7 @@ export const countersRoute: FastifyPluginAsyncTypebox<{ board: Board }> = async 
         operationId: 'listCounters',
         summary: 'List the busiest keys of a minute',
         description:
-          'Read from the counters in Redis, in one scan for everybody who asks. While it is not `complete`, ask again.',
+          'Read from the counters in Redis, in one scan shared by all requests. Ask again until it is `complete`.',
         tags: ['Counters'],
         querystring: CountersQuery,
         response: { 200: Counters },

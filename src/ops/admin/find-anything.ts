@@ -1,7 +1,6 @@
 /**
- * Says what something is that a person asking for help has sent: a key, its beginning, an id or an
- * external id. A whole key is hashed at once. It is neither stored nor logged, and reaches Postgres
- * as its hash only.
+ * Identifies what a customer has sent: a key, its beginning, an id or an external id. A whole key is
+ * hashed at once. It is neither stored nor logged, and reaches Postgres as its hash only.
  */
 import type { AdminKey } from '../../../schemas/key.ts'
 import type { Lookup } from '../../../schemas/lookup.ts'

@@ -1,6 +1,6 @@
 /**
- * Leaked keys that GitHub has found in public places: revoked at once, as everybody may have seen
- * them. The answer has no token, only its hash.
+ * Leaked keys that GitHub has found in public places: revoked at once, because anyone may have seen
+ * them. The response repeats no token, only its hash.
  */
 import { createHash } from 'node:crypto'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
@@ -26,7 +26,7 @@ export const githubScanRoute: FastifyPluginAsyncTypebox<LeakedKeysOptions> = asy
         operationId: 'revokeReportedKeys',
         summary: 'Revoke keys that GitHub has found',
         description:
-          "For GitHub's secret scanning, which signs the body with a key in GITHUB_SCANNING_KEYS_FILE; without that setting, there is no such route. Revokes the keys that are active, and answers once every instance refuses them.",
+          "For GitHub's secret scanning, whose signature must verify under a key in GITHUB_SCANNING_KEYS_FILE. Without that setting, the route does not exist. Revokes the keys that are active, and answers once every instance refuses them.",
         tags: ['Keys'],
         body: GithubScanBody,
         response: { 200: GithubScanResult },
@@ -34,7 +34,7 @@ export const githubScanRoute: FastifyPluginAsyncTypebox<LeakedKeysOptions> = asy
     },
     async (request) => {
       const actor = { ...actorOf(request, tokenFormat), operator: 'partner:github' as const }
-      // A pattern may take in more than the key.
+      // GitHub's pattern may match more than the key.
       const matches = request.body.map((match) => ({
         ...match,
         tokens: tokenScanner(tokenFormat)(Buffer.from(match.token)),

@@ -11,7 +11,7 @@ export const instancesRoute: FastifyPluginAsyncTypebox<{ fleet: Fleet }> = async
       schema: {
         operationId: 'listInstances',
         summary: 'List the running instances',
-        description: 'One that was killed stays for an hour, as not `alive`.',
+        description: 'One that was killed stays for one to two hours, as not `alive`.',
         tags: ['Monitoring'],
         response: { 200: InstanceList },
       },

@@ -1,4 +1,4 @@
-/** Lookup for operators, by whatever a person asking for help has sent. */
+/** Lookup for operators: identifies what a customer has sent. */
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Lookup, LookupBody } from '../../../schemas/lookup.ts'
 import type { LastUsed } from '../../guard/last-used.ts'
