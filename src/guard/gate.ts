@@ -45,7 +45,7 @@ export interface Gate {
 }
 
 /** The version that a key read now must have at least. */
-const leastOf = (version: number | Lease) => Number.parseInt(String(version), 10)
+const minVersionOf = (version: number | Lease) => Number.parseInt(String(version), 10)
 
 type Done = (error: Error | null, counted?: Counted<CachedKey> | Denied) => void
 
@@ -94,7 +94,8 @@ export function createGate(options: GateOptions): Gate {
     reader.read(key.cacheName, key).then((found) => {
       if (!found.ok) return done(null, found)
       // Read from a standby or a former primary: the change that it lacks may be the revocation.
-      if (found.key.version < leastOf(version)) return done(new Unavailable('Postgres is behind the counter'))
+      if (found.key.version < minVersionOf(version))
+        return done(new Unavailable('Postgres is behind the counter'))
       if (typeof version === 'string') counter.confirm({ keyId: key.id, version: found.key.version }, version)
       done(null, admit(found.key, count, nowMs))
     }, onFailure)

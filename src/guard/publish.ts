@@ -25,7 +25,7 @@ export interface PublishOptions {
   fences: Fences | null
   /** How much longer than `maxStaleMs` to wait for the fence. */
   fenceTimeoutMs: number
-  /** Every instance sees a change, so many seconds after it was committed. */
+  /** How many seconds after its commit every instance saw a change. */
   onPublished?: ((seconds: number) => void) | undefined
 }
 

@@ -7,7 +7,7 @@ import { createMinuteCounts, type MinuteCounts } from '../memory/minute-counts.t
 import type { Counter, Outage } from '../stores.ts'
 import { readCounters } from './read-counters.ts'
 import { loadScripts } from './scripts.ts'
-import { watchServers } from './servers.ts'
+import { notConnected, watchServers } from './servers.ts'
 import { createShard, type Shard } from './shard.ts'
 import { withTimeout } from './with-timeout.ts'
 
@@ -15,8 +15,8 @@ export interface RedisCounterOptions {
   client: Redis | Cluster
   lastCounts?: MinuteCounts
   /**
-   * A server does not count, or, with null, counts again. Called again if the outage turns out to
-   * have another cause that lasts.
+   * Called when a server stops counting, and with null when it counts again. Called again if the
+   * outage turns out to have another cause that lasts.
    */
   onOutage?: (outage: Outage | null) => void
   /**
@@ -25,9 +25,9 @@ export interface RedisCounterOptions {
    */
   onOtherServer?: () => void
   onBatch?: (hits: number, keys: number) => void
-  /** A call was answered, failed or was given up, so many seconds after it was sent. */
+  /** How many seconds a call took until it was answered, failed or timed out. */
   onCall?: (call: 'count' | 'publish', seconds: number) => void
-  /** A scan has read so many more counters. */
+  /** A scan has read this many more counters. */
   onScanned?: (counters: number) => void
   now?: () => number
   /** How many times longer than usual to wait for Redis. */
@@ -62,7 +62,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
   const shards = new Map<string, Shard>()
   const servers = watchServers(client, {
     onMasters: followMasters,
-    onLost: (server) => shards.get(server)?.goLocal(new Error('not connected')),
+    onLost: (server) => shards.get(server)?.goLocal(notConnected()),
   })
 
   function shard(server: string): Shard {

@@ -5,20 +5,23 @@
  * near, where more turns would only mean smaller calls. The farther Redis is, the more turns there
  * may be, spread over the round trip: a hit waits for a fraction of it.
  *
- * It is the shortest round trip that counts: a busy server answers late too, but it should get
- * fewer and larger calls.
+ * The shortest round trip counts, because a busy server also answers late, but should get fewer and
+ * larger calls.
  */
 
 const turnsMin = 2
 const turnsMax = 24
-/** So much of the round trip for each turn. It is as long as two turns of the event loop or more. */
-const everyMs = 0.1
+/**
+ * One turn may be in flight for each 0.1 ms of the round trip: at least twice as long as a turn of
+ * the event loop takes.
+ */
+const msPerTurn = 0.1
 /** How many lone calls in a row show that Redis is farther than it was. */
 const loneMax = 16
 
 export interface Pace {
   readonly turnsMax: number
-  /** Whether one more turn may be sent now, while so many are in flight. */
+  /** Whether one more turn may be sent now, while `inFlight` turns are unanswered. */
   allows(inFlight: number, nowMs: number): boolean
   /** A call was answered. `alone`: nothing else was in flight when it was sent. */
   answered(roundTripMs: number, alone: boolean): void
@@ -35,7 +38,7 @@ export function createPace(): Pace {
 
   function set(roundTripMs: number) {
     shortestMs = roundTripMs
-    pace.turnsMax = Math.min(turnsMax, Math.max(turnsMin, Math.floor(roundTripMs / everyMs)))
+    pace.turnsMax = Math.min(turnsMax, Math.max(turnsMin, Math.floor(roundTripMs / msPerTurn)))
   }
 
   const pace = {

@@ -5,7 +5,7 @@ import type { Counter, Outage, VisitCounts } from '../stores.ts'
 import { outageOf } from './outage.ts'
 import { scanServer } from './scan-server.ts'
 import { counterKey } from './scripts.ts'
-import type { Servers } from './servers.ts'
+import { notConnected, type Servers } from './servers.ts'
 import type { Shard } from './shard.ts'
 import { withTimeout } from './with-timeout.ts'
 
@@ -52,7 +52,7 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
     }
     const scanOne = async ([server, shard]: [string, Shard]) => {
       const redis = shard.isShared ? servers.connection(server) : undefined
-      const error = redis ? await scanServer(redis, settings) : (servers.fault(server) ?? notCounting())
+      const error = redis ? await scanServer(redis, settings) : (servers.fault(server) ?? notConnected())
       if (error === null) return
       unread.add(shard)
       fault ??= shard.outage ?? outageOf(error)
@@ -69,7 +69,7 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
   /** What the server says, or if it does not count, what this instance knows. */
   async function ask<T>(shard: Shard, command: () => Promise<T>, known: () => T) {
     try {
-      if (!shard.isShared) throw notCounting()
+      if (!shard.isShared) throw notConnected()
       return { value: await withTimeout(command(), answerTimeoutMs * patience), mode: 'shared' as const }
     } catch {
       return { value: known(), mode: 'local' as const }
@@ -102,5 +102,3 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
 /** A count as stored; null if it is absent, or not a counter of ours. */
 const countIn = (value: string | null): number | null =>
   value !== null && /^\d{1,15}$/.test(value) ? Number(value) : null
-
-const notCounting = () => new Error('not connected')

@@ -50,7 +50,7 @@ export const counterKey = (keyId: string, minute: number) => `rl:{${keyId}}:${mi
  * Redis reports this for a script in a slot that is moving to another node, if one of the script's
  * keys has already moved.
  */
-const isApart = (error: unknown) => /\bnon local key\b/.test((error as Error).message)
+const isSlotMoving = (error: unknown) => /\bnon local key\b/.test((error as Error).message)
 
 export function loadScripts(client: Redis | Cluster): Scripts {
   client.defineCommand('latchkeyHit', { lua: sources.hit })
@@ -64,22 +64,22 @@ export function loadScripts(client: Redis | Cluster): Scripts {
    * Counts and reads the version in separate calls. They need not be atomic: both run after the
    * request arrived, and a version is raised before its change is answered.
    */
-  async function hitApart(keyId: string, hits: number, minute: number, again = true): Promise<HitReply> {
+  async function hitSeparately(keyId: string, hits: number, minute: number, again = true): Promise<HitReply> {
     const [[seconds, micros, count], version] = await Promise.all([
       commands.latchkeyCount(counterKey(keyId, minute), minute, hits),
       client.get(versionKey(keyId)).then(versionOf, () => noLease),
     ])
     if (count !== undefined) return [seconds!, micros!, count, version]
     if (!again) throw new Error('the nodes of the cluster are in different minutes')
-    return hitApart(keyId, hits, minuteOf(seconds! * 1000), false)
+    return hitSeparately(keyId, hits, minuteOf(seconds! * 1000), false)
   }
 
   async function hitInCluster(keyId: string, hits: number): Promise<HitReply> {
     try {
       return unpack(await commands.latchkeyHitBuffer(1, versionKey(keyId), hits, 'cluster'), 1)
     } catch (error) {
-      if (!isApart(error)) throw error
-      return hitApart(keyId, hits, minuteOf(Date.now()))
+      if (!isSlotMoving(error)) throw error
+      return hitSeparately(keyId, hits, minuteOf(Date.now()))
     }
   }
 

@@ -15,8 +15,8 @@ export interface ServerStateOptions {
    */
   probe: () => Promise<number[]>
   /**
-   * Asks where the keys are. After a failover they are elsewhere, and a silent node does not say
-   * so.
+   * Asks the cluster which node has which slots: after a failover they have moved, and a silent
+   * node does not say so.
    */
   locate: () => void
   /** Replaces the connection, which has been silent for too long. */
@@ -54,7 +54,7 @@ const staleAfterMs = 1000
 const newForMs = 1000
 const newProbeEveryMs = 20
 
-/** Causes that do not heal by themselves, so somebody must know about them. */
+/** Causes that do not go away by themselves: each is reported. */
 const lasting: Outage['cause'][] = ['wrong_password', 'no_permission', 'certificate', 'tls', 'unknown_host']
 
 export function createServerState(options: ServerStateOptions): ServerState {

@@ -26,7 +26,7 @@ export interface Watcher {
 }
 
 const slots = 16_384
-const notConnected = () => new Error('not connected')
+export const notConnected = () => new Error('not connected')
 
 export const watchServers = (client: Redis | Cluster, watcher: Watcher): Servers =>
   client instanceof Cluster ? watchCluster(client, watcher) : watchOne(client, watcher)

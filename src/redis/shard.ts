@@ -22,7 +22,7 @@ export interface ShardOptions extends Omit<ServerStateOptions, 'onClock' | 'onLo
    */
   groupOf: (keyId: string) => string
   onBatch?: ((hits: number, keys: number) => void) | undefined
-  /** A call was answered, failed or was given up, so many seconds after it was sent. */
+  /** How many seconds a call took until it was answered, failed or timed out. */
   onCall?: ((seconds: number) => void) | undefined
   now: () => number
 }

@@ -26,7 +26,7 @@ export const hits = (counter: Counter, keyId: string, count: number) =>
   hitAll(counter, new Array<string>(count).fill(keyId))
 
 /** The version that a key read now must have at least. */
-export const leastOf = ({ version }: Counted) => Number.parseInt(`${version}`, 10)
+export const minVersionOf = ({ version }: Counted) => Number.parseInt(`${version}`, 10)
 
 export const numbersOf = (counted: Counted[]) => counted.map(({ number }) => number)
 export const upTo = (n: number) => Array.from({ length: n }, (_, i) => i + 1)
@@ -115,7 +115,7 @@ export function counterSuite(t: Test, counter: Counter): void {
     const [raised, other] = newKeyIds(2) as [string, string]
     t.equal(await counter.raise([{ keyId: raised, version: 7 }]), true)
     const counted = await hitAll(counter, [raised, other, raised])
-    t.strictSame(counted.map(leastOf), [7, 0, 7])
+    t.strictSame(counted.map(minVersionOf), [7, 0, 7])
   })
 
   t.test('a version is never lowered, whatever the order in which changes arrive', async (t) => {
@@ -127,7 +127,7 @@ export function counterSuite(t: Test, counter: Counter): void {
         const changes = versions.map((version) => ({ keyId, version }))
         if (atOnce) await Promise.all(changes.map((one) => counter.raise([one])))
         else await counter.raise(changes)
-        return leastOf(await hit(counter, keyId)) === Math.max(...versions)
+        return minVersionOf(await hit(counter, keyId)) === Math.max(...versions)
       }),
       { numRuns: 40 },
     )
@@ -141,7 +141,7 @@ export function counterSuite(t: Test, counter: Counter): void {
       counter,
       changes.map(({ keyId }) => keyId),
     )
-    t.ok(isUpTo(counted.map(leastOf)), 'each key shows its own')
+    t.ok(isUpTo(counted.map(minVersionOf)), 'each key shows its own')
     t.equal(await counter.raise([]), true)
   })
 

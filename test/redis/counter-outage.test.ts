@@ -10,7 +10,7 @@ import {
   hit,
   hits,
   inOneMinute,
-  leastOf,
+  minVersionOf,
   numbersOf,
   upTo,
 } from '../memory/counter-suite.ts'
@@ -64,7 +64,7 @@ if (server) {
       t.strictSame(numbersOf(counted), upTo(62))
       const [before, during, after] = [counted.slice(0, 4), counted.slice(4, 58), counted.slice(58)]
       t.ok([...before, ...after].every(({ turn }) => turn.shared))
-      t.ok(before.every((one) => leastOf(one) === 2))
+      t.ok(before.every((one) => minVersionOf(one) === 2))
       t.ok(
         during.every(({ turn, version }) => !turn.shared && version === 0),
         'nothing confirms a copy',

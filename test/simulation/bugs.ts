@@ -33,7 +33,7 @@ const gate = of(
     "const { nowMs } = reply; if (typeof version === 'string') counter.confirm({ keyId: key.id, version: key.version }, version);",
   ],
   ['a key that was read again is not used', 'admit(found.key, count, nowMs)', 'admit(key, count, nowMs)'],
-  ['a read that lacks the change is used', 'found.key.version < leastOf(version)', 'false'],
+  ['a read that lacks the change is used', 'found.key.version < minVersionOf(version)', 'false'],
   ['nothing is ever confirmed', "if (typeof version === 'string')", 'if (false)'],
 )
 

@@ -11,7 +11,7 @@ export interface Scene {
   actions: Action[]
 }
 
-/** How everybody reaches their servers again, before the run ends. */
+/** Lets every instance reach its servers again, before the run ends. */
 const longMs = 8000
 
 type Cast = { chance: Chance; atMs: number; a: number; b: number; c: number }
