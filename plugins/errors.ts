@@ -1,7 +1,7 @@
 /**
  * Every failure leaves as the envelope of schemas/error.ts: from a handler, a hook, a validation or
- * Fastify itself. What never becomes a request of Fastify's is http-framing.ts's, which renders
- * with this plugin.
+ * Fastify itself. Requests that the HTTP parser refuses never reach Fastify: http-framing.ts
+ * answers them, using this plugin's renderer.
  */
 import type { FastifyError, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
@@ -12,7 +12,7 @@ import { fromValidation } from './validation.ts'
 export interface ErrorsOptions {
   /**
    * Where each code has its page, ending in a slash: `docs_url` is this plus the code. A function
-   * if only listening tells.
+   * if it is known only after listening.
    */
   docsBase: string | (() => string)
   /**

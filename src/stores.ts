@@ -88,7 +88,7 @@ export interface ScanOptions {
 export type VisitCounts = (slice: KeyCount[], read: number) => void | Promise<void>
 
 export interface Scan {
-  /** Every counter was visited that existed during the whole scan. */
+  /** Every counter that existed throughout the scan was visited. */
   complete: boolean
   /** Counters read. */
   scanned: number
@@ -100,8 +100,8 @@ export interface Scan {
 
 export interface Counter {
   /**
-   * Adds one hit to the key's current minute. False when full: nothing was counted and nobody is
-   * called.
+   * Adds one hit to the key's current minute. False when full: nothing was counted and `onCounted`
+   * is not called.
    */
   hit(keyId: string, onCounted: OnCounted): boolean
   /**
@@ -239,15 +239,15 @@ export interface RankedKey {
   rateLimitRpm: number | null
 }
 
-/** By requests, or by requests of what the limit allows. */
+/** By requests, or by requests as a share of the limit. */
 export type RankBy = 'used' | 'share'
 
 export type KeyChange = { name?: string; rateLimitRpm?: number; expiresAt?: number | null }
 
 /**
- * When `change`, `rotate` or `revoke` resolves, every instance sees the change. `userId` null: an operator,
- * for any user's key. Each user has their own queue for a connection, and each operator; `lane`
- * names the operator's where no actor does.
+ * When `change`, `rotate` or `revoke` resolves, every instance sees the change. `userId` null: an
+ * operator, for any user's key. Each user and each operator has their own queue for a connection;
+ * `lane` names the operator's in calls without an actor.
  */
 export interface KeyStore {
   /** By hex HMAC; unknown ones are left out. One statement for all. */
@@ -361,13 +361,13 @@ export interface UsageStore {
     now: { nowS: number; live: UsagePoint[] },
     lane?: string,
   ): Promise<{ data: UsagePoint[]; incomplete: number[] }>
-  /** claimed: nobody else stores this minute for a while. taken: somebody else does. */
+  /** claimed: no other instance stores this minute for a while. taken: another one does. */
   claim(minute: number): Promise<'claimed' | 'taken' | 'done'>
   /** Stores counts of a minute, each key once. Lower ones than those stored change nothing. */
   store(minute: number, counts: KeyCount[]): Promise<void>
   /**
    * Ends the claim. `whole`: every counter was read. `done`: none of them will change. Resolves to
-   * whether every request is stored that was reported.
+   * whether every reported request is stored.
    */
   finish(minute: number, how: { whole: boolean; done: boolean }): Promise<boolean>
   /** Adds requests that this instance has counted in a minute; what is stored is compared with it. */
@@ -430,7 +430,7 @@ export interface InstanceStore {
   fences: Fences
   /** `fence`: the one that the instance keeps to. Resolves to the latest one. */
   report(report: InstanceReport, fence: number): Promise<number>
-  /** The longest running first. A silent one is removed after an hour. */
+  /** The longest running first. A silent one is removed after one to two hours. */
   list(lane?: Operator): Promise<Instance[]>
   remove(id: string): Promise<void>
 }

@@ -80,7 +80,7 @@ function aboveBare(results: Result[]): string {
 
 /**
  * `bareShare`: at least this much of our CPU time per request is `bare`'s. `limiters`: a limiter
- * takes at least so many times ours.
+ * takes at least this many times our CPU time.
  */
 export function costTargets(
   results: Result[],

@@ -1,4 +1,4 @@
-/** What somebody who watches the dashboard costs those who send requests. */
+/** What an open dashboard costs callers. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 import { counterKey } from '../../src/redis/scripts.ts'
@@ -20,7 +20,10 @@ const step = 10_000
 /** The counters last for a few minutes only. */
 const roundsMax = 6
 const secondsMin = 8
-/** So long somebody has watched when a window begins: to begin costs more, and happens once. */
+/**
+ * How long the dashboard has been open when a window begins. Opening it costs more, and happens
+ * once.
+ */
 const watchedForMs = 4000
 const watched = 'watched'
 const unwatched = 'not watched'

@@ -33,7 +33,7 @@ export interface Hit {
   p99Ms: number
 }
 
-/** The hit of a load that has kept each latency, one for each request unless `other` says more. */
+/** The hit of a load that recorded every latency, one for each request unless `other` says more. */
 export const hitOf = (latenciesMs: number[], other: Pick<Hit, 'seconds'> & Partial<Hit>): Hit => ({
   requests: latenciesMs.length,
   failed: 0,

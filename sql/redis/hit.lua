@@ -9,7 +9,7 @@
 --            key's
 --
 -- A confirmed version is at least that of every change answered so far. A lease is "<at
--- least>?<token>": somebody must read the key from Postgres after seeing the lease, and may then
+-- least>?<token>": an instance must read the key from Postgres after seeing the lease, and may then
 -- confirm what was read (sql/redis/confirm-version.lua) if the lease is still here. A key without a
 -- version gets a lease, so a Redis that has lost its data confirms nothing.
 --
@@ -67,7 +67,7 @@ for i, name in ipairs(KEYS) do
   if version then parsed[text] = version end
 
   -- A script runs as a whole, so a counter that it creates has an expiry. Every eighth hit sets it
-  -- again, in case somebody has removed it.
+  -- again, in case someone has removed it.
   -- 120 s: the last full minute stays readable for dashboards.
   -- 600 s: versionTtlS in src/redis/counter.ts. Renewed once a minute.
   if count == hits then

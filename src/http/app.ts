@@ -129,8 +129,8 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
 const pathOf = (url: string) => new URL(url).pathname.replace(/\/$/, '')
 
 /**
- * Whether to trust the address, so many hops from our side: what the client itself wrote, leftmost,
- * is trusted only if there are that many proxies. Null: trust nobody.
+ * Whether to trust the proxy `hop` hops away from us. With a number, only that many hops are
+ * trusted, so never an entry that the client wrote itself. Null: trust no proxy.
  */
 function proxyTest(proxies: Config['trustProxy']): ((address: string, hop: number) => boolean) | null {
   if (typeof proxies === 'number') return (_address, hop) => hop < proxies

@@ -1,6 +1,6 @@
 /**
- * The OpenAPI document of a listener, made from the schemas of its routes when somebody first asks
- * for it. Register this plugin before the routes.
+ * The OpenAPI document of a listener, made from the schemas of its routes on first request.
+ * Register this plugin before the routes.
  *
  * A route adds to its schema: `operationId`, `summary`, `tags`, the error codes that its handler
  * sends (`errors`), and headers of its success (`sends`). Everything else follows from the schemas.
@@ -22,7 +22,10 @@ export interface OpenApiOptions {
   /** The name of each tag, with what its operations are about. */
   tags: Record<string, string>
   securitySchemes: OpenApiDocument['components']['securitySchemes']
-  /** Where the listener is reached, without a slash at the end. Only listening may tell. */
+  /**
+   * Where the listener is reached, without a slash at the end. A function, because the port may be
+   * known only after listening.
+   */
   serverUrl: () => string
   /** The URL of the error pages, ending in a slash. */
   docsBase: () => string
@@ -49,7 +52,7 @@ declare module 'fastify' {
   }
 }
 
-/** What a route needs for its operation, carried through the library beside it. */
+/** An extension key: carries what completes an operation through @fastify/swagger. */
 const carried = 'x-route'
 /** The `$id` of a schema, which the library would drop. */
 const schemaName = 'x-name'
@@ -173,7 +176,7 @@ function complete(made: OpenApiDocument, serverUrl: string, docsBase: string): O
     for (const media of bodies) media.example ??= exampleOf(media.schema, schemas, operation.operationId)
     for (const [status, ofStatus] of byStatus(codes)) {
       const response = errorResponse(ofStatus, headers, docsBase)
-      // Where no key is needed, the headers are others.
+      // Operations without a key send other headers.
       const isShared = ofStatus.length === 1 && operation.security.length > 0
       operation.responses[status] = isShared ? shared(ofStatus[0]!, response) : response
     }

@@ -8,7 +8,7 @@ import { type HeaderName, responseHeaders } from '../../schemas/header.ts'
 import type { Header, MediaType, Response } from './document-types.ts'
 
 /** Errors of any request, whatever its route. */
-export const errorsOfAnyRequest: readonly ErrorCode[] = [
+const errorsOfAnyRequest: readonly ErrorCode[] = [
   'bad_request',
   'request_timeout',
   'headers_too_large',

@@ -1,6 +1,6 @@
 /**
- * The busiest keys of this and the last minute, for everybody who looks. All share one scan of the
- * counters. It runs only while somebody asks, and never twice at once.
+ * The busiest keys of this and the last minute, shared by all viewers: one scan of the counters. It
+ * runs only while someone asks, and never twice at once.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { minuteOf } from '../rules/window.ts'
@@ -54,7 +54,7 @@ interface Minute {
   scanned: number
 }
 
-/** The busier this instance was since the last question, the less. */
+/** The busier this instance was since the last call, the smaller the share. */
 function spareShare() {
   let last = performance.eventLoopUtilization()
   return () => {
@@ -73,7 +73,9 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
   const idle = setTimeout(() => stopping.abort(), idleMs)
   idle.unref()
 
-  /** Forgets minutes that nobody can ask for any more. */
+  /**
+   * The entry of this minute, created if missing. Drops minutes that can no longer be asked for.
+   */
   function minuteAt(minute: number, nowMs: number): Minute {
     for (const old of minutes.keys()) if (old < minuteOf(nowMs) - 1) minutes.delete(old)
     let found = minutes.get(minute)

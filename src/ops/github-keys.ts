@@ -1,4 +1,4 @@
-/** The public keys with which GitHub signs its reports of leaked keys, from a file. */
+/** GitHub's public keys, read from a file. They verify its reports of leaked keys. */
 import { createPublicKey, type KeyObject } from 'node:crypto'
 import { readFile, stat } from 'node:fs/promises'
 

@@ -4,7 +4,7 @@
  *
  * Every refusal is recorded before the 401 is sent, within a budget for each address. The budget
  * is not the operators', and a valid signature passes when it is spent: nobody guesses a signature,
- * and behind a proxy GitHub, the operators and anybody else have one address.
+ * and behind a proxy GitHub, the operators and anyone else share one address.
  */
 import { type KeyObject, verify } from 'node:crypto'
 import { Readable } from 'node:stream'

@@ -20,9 +20,9 @@ export interface Live {
 export interface LiveOptions<Name extends string> {
   /** By the name of their event. A source that rejects is shown as null. */
   sources: Record<Name, () => unknown>
-  /** The events of this source are kept, and begin what a new viewer sees, as `history`. */
+  /** Events of this source are stored, and each new viewer gets them first, as `history`. */
   history: Name
-  /** Ends all viewers: other instances go on. */
+  /** Disconnects all viewers, who reconnect to another instance. */
   isClosing: () => boolean
   viewersMax?: number
   historyMax?: number
@@ -40,7 +40,7 @@ export function createLive<Name extends string>(options: LiveOptions<Name>): Liv
   let timer: NodeJS.Timeout | undefined
 
   async function read(name: string, source: () => unknown) {
-    // Still at the last one: a slow server gets no second question.
+    // The previous read is still running: do not ask a slow server twice.
     if (reading.has(name)) return
     reading.add(name)
     const value = await Promise.resolve()

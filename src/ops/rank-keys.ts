@@ -44,12 +44,12 @@ const rankedMax = 100
 /** With more keys in a minute, the order by share is that of the most used ones. */
 export const candidatesMax = 10_000
 /**
- * The first ranking by share takes all candidates, which costs Postgres 30 ms. While somebody
- * watches, each of the next ones takes so many of the best of the last one, as many of the most used
- * keys,
+ * The first ranking by share takes all candidates, which costs Postgres 30 ms. While someone is
+ * watching, each later one takes this many of the best of the last one and as many of the most used
+ * keys.
  */
 const finalistsMax = 150
-/** and this many others, in turn. */
+/** It also takes this many of the other keys, in turn. */
 const othersMax = 1000
 /** Nobody watches if the last ranking was this long ago: longer than a view of an unread minute. */
 const watchedMs = 6000

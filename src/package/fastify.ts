@@ -1,7 +1,7 @@
 /**
- * `import latchkey from 'latchkey'`: a Fastify plugin that authenticates and counts every request of
- * the scope that registers it. Its own answers are written here and not thrown: errors, and how
- * they are shown, stay the application's.
+ * `import latchkey from 'latchkey'`: a Fastify plugin that authenticates and counts every request
+ * of the scope that registers it. It sends its refusals itself instead of throwing them, so the
+ * application's error handler sees only the application's errors.
  */
 import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
 import fp from 'fastify-plugin'
@@ -32,7 +32,7 @@ const latchkey: FastifyPluginAsync<LatchkeyOptions> = async (app, options) => {
     check(
       presentedToken(request.raw.rawHeaders, start),
       (denied) => {
-        // Ours, so that the audit log finds it: the application may take its own from the client.
+        // Our own id, because the application may take request.id from the client.
         requestId = newId('req_')
         return record({ ...refusedRequest(request, format), requestId }, denied)
       },

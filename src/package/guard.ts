@@ -62,7 +62,10 @@ export interface Guard {
   close(): Promise<void>
 }
 
-/** Resolves once both servers are there. Rejects with a line that names what is wrong, never its value. */
+/**
+ * Resolves once Postgres answers; a Redis that is down does not hold it up. Rejects with a line
+ * that names what is wrong, never its value.
+ */
 export async function createGuard(options: GuardOptions): Promise<Guard> {
   const checks = await openChecks(configOf(options, ['log']), options.log ?? consoleLog, options.patience)
   let underWay = 0

@@ -119,7 +119,9 @@ function eventsOf({ event, reason }: AuditFilter): readonly AuditEvent[] {
   return [(operatorRefusalReasons as readonly string[]).includes(reason) ? byOperator : byCaller]
 }
 
-/** The rotation that made a key is the entry of its predecessor. */
+/**
+ * A key made by rotation has no entry of its own: the `key.rotated` entry is under its predecessor.
+ */
 function asked(sql: Query, filter: AuditFilter) {
   const { keyId } = filter
   const events = sql`unnest(string_to_array(${eventsOf(filter).join(',')}, ',')) as for_event`

@@ -27,8 +27,8 @@ const expired = (sql: Query) => sql`revoked_at is null and coalesce(expires_at, 
 
 export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): KeyStore {
   /**
-   * Each user has their own lane, and each operator, so a flood of requests keeps nobody else
-   * waiting.
+   * Each user has their own lane, and each operator, so a flood from one of them holds up no one
+   * else.
    */
   const manage = <T>(lane: string | null | undefined, work: (sql: Query) => Promise<T>) =>
     pools.management.run(work, lane ?? undefined)

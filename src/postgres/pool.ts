@@ -20,9 +20,9 @@ export interface PoolOptions {
   timeoutMs: number
   /** Called each time work is shed because too much is waiting. */
   onShed?: () => void
-  /** Work got a connection after waiting so long for it. */
+  /** How long work waited for its connection. */
   onWait?: (seconds: number) => void
-  /** Work ended, having held its connection for so long. */
+  /** How long work held its connection. */
   onCall?: (seconds: number) => void
 }
 

@@ -4,8 +4,8 @@ import type { Pool, Query } from './pool.ts'
 
 /**
  * Runs a change and waits until it is published. The work itself reports the committed versions, so
- * that a change that came too late for its request is published too. The connection is free during
- * that wait.
+ * that a change committed after its request timed out is published too. The connection is free
+ * during that wait.
  */
 export async function runPublished<T>(
   { pool, lane, publish }: { pool: Pool; lane: string | null; publish: Publish },
@@ -15,7 +15,7 @@ export async function runPublished<T>(
   const committed = (versions: KeyVersion[]) => {
     if (versions.length === 0) return
     published = publish(versions)
-    // Nobody waits for it if the work came too late.
+    // If the request has timed out, nobody awaits it.
     published.catch(() => {})
   }
   const answer = await pool.run((sql) => work(sql, committed), lane ?? undefined)

@@ -41,7 +41,7 @@ export function createUsageStore({ management, usage }: UsagePools): UsageStore 
           from (${pointsOf(asked, step, sinceS)}) as points
           where starts_at >= to_timestamp(${sinceS}) and starts_at < to_timestamp(${untilS})
           order by 1`
-        // This minute and the last may be stored yet.
+        // This minute and the last may not be stored yet, so they do not count as incomplete.
         const overS = stepStartS('minute', nowS) - 60
         const incomplete = await sql`
           select extract(epoch from date_trunc(${step}, starts_at, 'UTC'))::float8 as start

@@ -6,7 +6,7 @@ export interface HeartbeatOptions {
   instances: Pick<InstanceStore, 'report' | 'remove'>
   oldCopies: Pick<OldCopies, 'report' | 'isBehind'>
   report: () => InstanceReport
-  /** Reports fail, or with null, succeed again. */
+  /** Called when reports begin to fail, and with null when they succeed again. */
   onFault: (error: Error | null) => void
 }
 
@@ -35,7 +35,7 @@ export function createHeartbeat({ instances, oldCopies, report, onFault }: Heart
     if ((error !== null) !== failing) onFault(error)
     failing = error !== null
     if (closed) return
-    // Somebody waits for a fence to be reported.
+    // Another instance is waiting for this fence.
     const waitMs = oldCopies.isBehind ? 0 : everyMs - (performance.now() - startedMs)
     timer = setTimeout(
       () => {

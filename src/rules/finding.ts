@@ -1,7 +1,7 @@
 /** What `latchkey doctor` finds out about one thing. Contains no credential. */
 export interface Finding {
   about: string
-  /** note: it works, but somebody should know. */
+  /** note: it works, but someone should know. */
   state: 'ok' | 'note' | 'wrong'
   found: string
   /** What to do about it. */

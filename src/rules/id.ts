@@ -31,7 +31,7 @@ export function newId(prefix: IdPrefix, nowMs: number = Date.now()): string {
 }
 
 /**
- * Replaces anything that does not look like an id of this kind with one that nothing has. Postgres
+ * Returns the text if it looks like an id of this kind, else '', which is no one's id. Postgres
  * text cannot contain NUL (SQLSTATE 22021), and a key sent in place of an id must not get into a
  * log of statements.
  */

@@ -16,12 +16,12 @@ export interface CollectorOptions {
   usage: Omit<UsageStore, 'read'>
   /** A minute is stored, but not all of its requests. */
   onIncomplete: (minute: number) => void
-  /** Nothing can be stored, with the reason; or, with null, it can again. */
+  /** Called with the reason when nothing can be stored, and with null when storing works again. */
   onFault: (error: Error | null) => void
 }
 
 export interface Collector {
-  /** Looks every two seconds from now on. Never rejects. */
+  /** Checks every two seconds from now on. Never rejects. */
   start(): Promise<void>
   /** Does what is due. Never rejects. */
   tick(): Promise<void>
@@ -79,7 +79,7 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
     }
   }
 
-  /** Resolves to whether every counter was read, while they all were there. */
+  /** Resolves to whether every counter was read before any could expire. */
   async function storeCounts(minute: number, signal?: AbortSignal): Promise<boolean> {
     let waiting = new Map<string, number>()
     const flush = async () => {
@@ -111,7 +111,7 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
   async function work() {
     const nowMs = await now()
     const last = minuteOf(nowMs - graceMs) - 1
-    // Of a minute that ended over a minute ago, counters have expired already.
+    // The counters of a minute that ended over a minute ago may already have expired.
     doneThrough ??= minuteOf(nowMs) - 2
     const begins = openMinute < minuteOf(nowMs)
     await report(minuteOf(nowMs))

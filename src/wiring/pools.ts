@@ -16,11 +16,11 @@ export const poolBounds = {
   instances: { max: 1, timeoutMs: 1000 },
   /** Connects when there is something to store. Rolling up an hour of many keys takes seconds. */
   usage: { max: 1, timeoutMs: 60_000 },
-  /** Connects for a command, at which a person waits, and for changes of all keys of a user. */
+  /** Connects for a command, where a person is waiting, and for changes to all keys of a user. */
   operator: { max: 1, timeoutMs: 30_000 },
 } as const
 
-export type Purpose = keyof typeof poolBounds
+type Purpose = keyof typeof poolBounds
 
 export interface Pools extends Record<Purpose, Pool> {
   close(): Promise<void>

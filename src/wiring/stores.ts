@@ -36,7 +36,7 @@ export interface Stores extends Pick<Database, 'embedded' | 'applied'> {
   mintKey: MintKey
   cachePolicy: CachePolicy
   /**
-   * Makes the coming partitions and drops those past AUDIT_RETENTION_DAYS or USAGE_RETENTION_DAYS.
+   * Creates upcoming partitions and drops those past AUDIT_RETENTION_DAYS or USAGE_RETENTION_DAYS.
    * Returns the names dropped. Forgets silent instances.
    */
   maintain(): Promise<string[]>
@@ -97,8 +97,8 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
       embedded: database.embedded,
       applied: database.applied,
       async maintain() {
-        // In two steps: a partition that cannot be dropped now must not keep the coming ones from
-        // being made.
+        // In two steps: a partition that cannot be dropped now must not prevent upcoming ones from
+        // being created.
         await pools.background.run(ensurePartitions)
         const { auditRetentionDays, usageRetentionDays } = config
         const drops = await Promise.allSettled([

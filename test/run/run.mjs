@@ -1,10 +1,10 @@
 /**
- * `npm test`: runs tap, and fails the run where a file has not reported. tap ends at as many
- * results as there are files and has two for one that timed out: with each of those the result of
- * another file is lost, and nothing says so.
+ * `npm test`: runs tap, and fails the run where a file has not reported. tap stops after as many
+ * results as there are files, but reports a file that timed out twice, so each timeout silently
+ * hides another file's result.
  *
- * Files that fail beside others run once more, one at a time. One that then passes does not fail
- * the run, which says so at its end: a busy machine is no reason to, and no reason to hide it.
+ * Files that fail are run once more, one at a time. If they then pass, the run passes and says so
+ * at its end.
  */
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -16,7 +16,7 @@ import { promisify } from 'node:util'
 /** A failed assertion with what TAP says about it. What holds others has its duration behind it. */
 const failure = /^ *not ok (?!.*# time=).*(\n +---\n[\s\S]*?\n +\.\.\.$)?/gm
 
-/** Beyond that it is not chance, and nobody wants to wait for it twice. */
+/** More failures than this are no accident. */
 const againMax = 5
 
 const args = process.argv.slice(2)

@@ -27,7 +27,7 @@ export const groups: Record<string, Group> = {
 
 const tests = join(import.meta.dirname, '..')
 
-/** Runs every timer there is. Beside a Redis in this process, that has no end. */
+/** Runs timers until none is left, which never ends next to an in-process Redis. */
 const alone = 'client/retries.test.ts'
 
 export const filesOf = ({ folders, part: [part, parts] = [1, 1] }: Group): string[] =>

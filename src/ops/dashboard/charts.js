@@ -73,13 +73,13 @@ const styleOf = ({ color: name, fill, bars }) => ({
   ...(bars && { paths: uPlot.paths.bars({ size: [0.8, 24] }) }),
 })
 
-const keptS = 300
+const historyS = 300
 /** Samples further apart: nobody looked in between. */
 const gapS = 5
 
 /** The charts of the last five minutes, fed with the samples of the event stream. */
 export function createTrafficCharts(containers) {
-  const range = () => [Date.now() / 1000 - keptS, Date.now() / 1000]
+  const range = () => [Date.now() / 1000 - historyS, Date.now() / 1000]
   const charts = [
     ['requests', [{ label: 'requests', color: 'accent', fill: true }]],
     [
@@ -108,7 +108,7 @@ export function createTrafficCharts(containers) {
       if (last && sample.at - last.at > gapS) samples.push({ at: last.at + 1 })
       samples.push(sample)
     }
-    const from = Date.now() / 1000 - keptS
+    const from = Date.now() / 1000 - historyS
     samples = samples.filter(({ at }) => at >= from)
     const times = samples.map(({ at }) => at)
     charts.forEach((chart, i) => {
