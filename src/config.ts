@@ -74,49 +74,14 @@ const secrets = [
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']
 
 type Env = Record<string, string | undefined>
+type NameOf = (variable: string) => string
 
 /** `nameOf`: what a fault calls the variable. */
 export function readConfig(
   env: Env = process.env,
-  nameOf: (variable: string) => string = (variable) => variable,
+  nameOf: NameOf = (variable) => variable,
 ): Readonly<Config> {
-  const faults: string[] = []
-
-  /** An empty variable counts as unset: compose files and CI pass it for "not given". */
-  const given = (name: string) => env[name]?.trim() || undefined
-
-  /** What the variable says, or the file that holds it. */
-  function textOf(name: string): string | undefined {
-    const text = given(name)
-    const file = secrets.includes(name) ? given(`${name}_FILE`) : undefined
-    if (file === undefined) return text
-    const content = contentOf(file)
-    if (text === undefined && content) return content
-    faults.push(
-      text === undefined
-        ? `${name}_FILE must be the path of a file that can be read and is not empty`
-        : `${name} and ${name}_FILE must not both be set`,
-    )
-    return undefined
-  }
-
-  function read<T>(name: string, fallback: T, rule: string, parse: (text: string) => T | undefined): T {
-    const text = textOf(name)
-    if (text === undefined) return fallback
-    const value = parse(text)
-    if (value !== undefined) return value
-    faults.push(`${nameOf(name)} must be ${rule}`)
-    return fallback
-  }
-  const integer = (name: string, fallback: number, min: number, max: number) =>
-    read(name, fallback, `a whole number from ${min} to ${max}`, (text) => wholeNumber(text, min, max))
-  const text = (name: string, fallback: string, rule: string, pattern: RegExp) =>
-    read(name, fallback, rule, (value) => (pattern.test(value) ? value : undefined))
-  const secret = (name: string, minLength: number) =>
-    read<string | null>(name, null, `at least ${minLength} characters long`, (value) =>
-      value.length >= minLength ? value : undefined,
-    )
-
+  const { faults, given, read, integer, text, secret } = createReader(env, nameOf)
   const config: Config = {
     host: text('HOST', '127.0.0.1', 'an address or host name', /^[0-9A-Za-z.:_-]+$/),
     port: integer('PORT', 3000, 0, 65535),
@@ -189,18 +154,55 @@ export function readConfig(
     ),
     startedByNpm: env.npm_lifecycle_event === 'start',
   }
-  if (
-    config.databaseUrl !== null &&
-    config.hashSecret === null &&
-    !faults.some((f) => f.startsWith(nameOf('HASH_SECRET')))
-  ) {
+  const isSecretFaulty = faults.some((fault) => fault.startsWith(nameOf('HASH_SECRET')))
+  if (config.databaseUrl !== null && config.hashSecret === null && !isSecretFaulty)
     faults.push(`${nameOf('HASH_SECRET')} is required with ${nameOf('DATABASE_URL')}`)
-  }
-  if (config.hashSecretPrevious !== null && config.hashSecretPrevious === config.hashSecret) {
+  if (config.hashSecretPrevious !== null && config.hashSecretPrevious === config.hashSecret)
     faults.push(`${nameOf('HASH_SECRET_PREVIOUS')} must not be ${nameOf('HASH_SECRET')}`)
-  }
   if (faults.length > 0) throw new ConfigError(faults.join('; '))
   return Object.freeze(config)
+}
+
+/** Reads variables one at a time, and gathers what is wrong with them. */
+function createReader(env: Env, nameOf: NameOf) {
+  const faults: string[] = []
+
+  /** An empty variable counts as unset: compose files and CI pass it for "not given". */
+  const given = (name: string) => env[name]?.trim() || undefined
+
+  /** What the variable says, or the file that holds it. */
+  function textOf(name: string): string | undefined {
+    const text = given(name)
+    const file = secrets.includes(name) ? given(`${name}_FILE`) : undefined
+    if (file === undefined) return text
+    const content = contentOf(file)
+    if (text === undefined && content) return content
+    faults.push(
+      text === undefined
+        ? `${name}_FILE must be the path of a file that can be read and is not empty`
+        : `${name} and ${name}_FILE must not both be set`,
+    )
+    return undefined
+  }
+
+  function read<T>(name: string, fallback: T, rule: string, parse: (text: string) => T | undefined): T {
+    const text = textOf(name)
+    if (text === undefined) return fallback
+    const value = parse(text)
+    if (value !== undefined) return value
+    faults.push(`${nameOf(name)} must be ${rule}`)
+    return fallback
+  }
+  const integer = (name: string, fallback: number, min: number, max: number) =>
+    read(name, fallback, `a whole number from ${min} to ${max}`, (text) => wholeNumber(text, min, max))
+  const text = (name: string, fallback: string, rule: string, pattern: RegExp) =>
+    read(name, fallback, rule, (value) => (pattern.test(value) ? value : undefined))
+  const secret = (name: string, minLength: number) =>
+    read<string | null>(name, null, `at least ${minLength} characters long`, (value) =>
+      value.length >= minLength ? value : undefined,
+    )
+
+  return { faults, given, read, integer, text, secret }
 }
 
 function contentOf(file: string): string | null {
