@@ -21,7 +21,7 @@ import { openCounter } from './counter.ts'
 import { type Database, openDatabase } from './database.ts'
 import { openHasher } from './hasher.ts'
 import type { OpenOptions } from './options.ts'
-import { openPools } from './pools.ts'
+import { openPools, type Pools } from './pools.ts'
 
 export interface Stores extends Pick<Database, 'embedded' | 'applied'> {
   keys: KeyStore
@@ -96,25 +96,26 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
       cachePolicy: policy,
       embedded: database.embedded,
       applied: database.applied,
-      async maintain() {
-        // In two steps: a partition that cannot be dropped now must not prevent upcoming ones from
-        // being created.
-        await pools.background.run(ensurePartitions)
-        const { auditRetentionDays, usageRetentionDays } = config
-        const drops = await Promise.allSettled([
-          pools.background.run((sql) => dropAuditPartitions(sql, auditRetentionDays)),
-          pools.usage.run((sql) => dropUsagePartitions(sql, usageRetentionDays)),
-          pools.background.run(dropSilentInstances),
-        ])
-        return drops.flatMap((drop) => {
-          if (drop.status === 'rejected') throw drop.reason
-          return drop.value ?? []
-        })
-      },
+      maintain: () => maintain(pools, config),
       close,
     }
   } catch (error) {
     await close().catch(() => {})
     throw error
   }
+}
+
+async function maintain({ background, usage }: Pools, config: Config): Promise<string[]> {
+  // In two steps: a partition that cannot be dropped now must not prevent upcoming ones from being
+  // created.
+  await background.run(ensurePartitions)
+  const drops = await Promise.allSettled([
+    background.run((sql) => dropAuditPartitions(sql, config.auditRetentionDays)),
+    usage.run((sql) => dropUsagePartitions(sql, config.usageRetentionDays)),
+    background.run(dropSilentInstances),
+  ])
+  return drops.flatMap((drop) => {
+    if (drop.status === 'rejected') throw drop.reason
+    return drop.value ?? []
+  })
 }
