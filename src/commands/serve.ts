@@ -8,8 +8,8 @@ import type { Config } from '../config.ts'
 import { readGithubKeys } from '../ops/github-keys.ts'
 import { createOps } from '../ops/listener.ts'
 import { isLoopback } from '../ops/operator-auth.ts'
-import { createLog } from '../process/log.ts'
-import { openService } from '../process/service.ts'
+import { createLog, type Log } from '../process/log.ts'
+import { openService, type Service } from '../process/service.ts'
 import { newId } from '../rules/id.ts'
 import { version } from '../version.ts'
 import type { Stores } from '../wiring/stores.ts'
@@ -24,27 +24,11 @@ const logFlushMs = 1000
 export async function serve(config: Config): Promise<undefined> {
   const say = (line: string) => process.stdout.write(`${printable(line)}\n`)
   const log = await createLog(config.logLevel)
-  let draining = false
-  let drainMs = 0
-  const stopping = new AbortController()
   const closers: (() => Promise<unknown>)[] = []
   const close = async () => {
     for (const one of closers.splice(0)) await one()
   }
-
-  closeWithGrace({ delay: closeTimeoutMs, logger: false }, async ({ err, signal }) => {
-    draining = true
-    // Ctrl-C comes from a person, not a load balancer: no drain.
-    if (signal === 'SIGTERM') drainMs = config.drainSeconds * 1000
-    stopping.abort()
-    if (err) log.fatal({ err }, 'unexpected error: stopping')
-    else log.info({ signal }, 'stopping')
-    await close()
-    log.info('stopped')
-    // Nobody may be reading the log any more.
-    await Promise.race([new Promise((resolve) => log.flush(resolve)), sleep(logFlushMs)])
-  })
-
+  const stop = stopOnSignal(log, close)
   if (config.startedByNpm) stopWithParent()
 
   const opsAddress = await oneAddress(config.opsHost)
@@ -54,25 +38,25 @@ export async function serve(config: Config): Promise<undefined> {
 
   const opening = openService(config, log, {
     role: 'serve',
-    signal: stopping.signal,
+    signal: stop.signal,
     onProgress: config.databaseUrl === null ? say : (line) => log.info(line),
   })
   // A stop during the start waits for it to open: it may have started a Postgres.
   closers.push(() =>
     opening.then(
       // No drain before it listens: no client knows of it yet.
-      (service) => service.close(service.app.server.listening ? drainMs : 0),
+      ({ app, close }) => close(stop.drains && app.server.listening ? config.drainSeconds * 1000 : 0),
       () => {},
     ),
   )
   try {
     const service = await opening
     const { app, stores } = service
-    if (draining) return undefined
+    if (stop.signal.aborted) return undefined
     const ops = createOps({
       service,
       docsBase: app.docsBase,
-      state: () => (draining ? 'draining' : app.server.listening ? 'ready' : 'starting'),
+      state: () => (stop.signal.aborted ? 'draining' : app.server.listening ? 'ready' : 'starting'),
       tokens: config.opsTokens,
       metricsToken: config.metricsToken,
       githubKeysFile: config.githubScanningKeysFile,
@@ -84,33 +68,42 @@ export async function serve(config: Config): Promise<undefined> {
       { name: 'PORT', server: app, host: config.host, port: config.port },
     ])
 
-    const { port } = app.server.address() as AddressInfo
-    const opsPort = (ops.server.address() as AddressInfo).port
-    log.info(
-      {
-        version,
-        host: config.host,
-        port,
-        ops_host: config.opsHost,
-        ops_port: opsPort,
-        counter: stores.counter.mode,
-      },
-      'listening',
-    )
-    if (stores.embedded) {
-      await greet(config, stores, port, say)
-      say(`Dashboard: http://localhost:${opsPort}/`)
-      stores.embedded.exited.then((reason) => {
-        if (!draining) log.error({ reason }, 'the embedded Postgres has stopped; restart Latchkey')
-      })
-    }
+    await announce({ config, service, ops, log, say })
+    stores.embedded?.exited.then((reason) => {
+      if (!stop.signal.aborted) log.error({ reason }, 'the embedded Postgres has stopped; restart Latchkey')
+    })
   } catch (error) {
     // Stopped during the start: the signal handler decides how the process ends.
-    if (draining) return undefined
+    if (stop.signal.aborted) return undefined
     await close()
     throw error
   }
   return undefined
+}
+
+interface Stop {
+  /** Aborted when the stop begins. */
+  signal: AbortSignal
+  /** Whether a load balancer needs time to notice. */
+  drains: boolean
+}
+
+/** At a signal or an unexpected error: calls `close`, and then ends the process. */
+function stopOnSignal(log: Log, close: () => Promise<void>): Stop {
+  const stopping = new AbortController()
+  const stop: Stop = { signal: stopping.signal, drains: false }
+  closeWithGrace({ delay: closeTimeoutMs, logger: false }, async ({ err, signal }) => {
+    // Ctrl-C comes from a person, not a load balancer.
+    stop.drains = signal === 'SIGTERM'
+    stopping.abort()
+    if (err) log.fatal({ err }, 'unexpected error: stopping')
+    else log.info({ signal }, 'stopping')
+    await close()
+    log.info('stopped')
+    // Nobody may be reading the log any more.
+    await Promise.race([new Promise((resolve) => log.flush(resolve)), sleep(logFlushMs)])
+  })
+  return stop
 }
 
 const openToOthers =
@@ -155,11 +148,31 @@ async function allListening(listeners: Listener[]) {
   if (faults.length > 0) throw new Error(faults.join('; '))
 }
 
+interface Announcement {
+  config: Config
+  service: Service
+  ops: FastifyInstance
+  log: Log
+  say: (line: string) => void
+}
+
+/** Says where it listens; with the embedded database, to a person too. */
+async function announce({ config, service: { app, stores }, ops, log, say }: Announcement) {
+  const { port } = app.server.address() as AddressInfo
+  const opsPort = (ops.server.address() as AddressInfo).port
+  const { host, opsHost } = config
+  const addresses = { host, port, ops_host: opsHost, ops_port: opsPort }
+  log.info({ version, ...addresses, counter: stores.counter.mode }, 'listening')
+  if (!stores.embedded) return
+  await createFirstKey(config, stores, port, say)
+  say(`Dashboard: http://localhost:${opsPort}/`)
+}
+
 /**
  * On an empty embedded database: creates a first user and key, and prints the key once, so there is
  * something to call with.
  */
-async function greet(
+async function createFirstKey(
   config: Config,
   { users, keys, mintKey }: Stores,
   port: number,
