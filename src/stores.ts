@@ -182,6 +182,12 @@ export interface KeyCredential {
   nowS: number
 }
 
+/**
+ * What the Postgres that was asked takes. `read_only`: no writes, so changes may be made at another
+ * one. `standby`: it may also lack changes that were made before.
+ */
+export type ServerRole = 'primary' | 'read_only' | 'standby'
+
 /** A key that moves to another hash; both in hex. */
 export interface Rehash {
   id: string
@@ -251,7 +257,7 @@ export type KeyChange = { name?: string; rateLimitRpm?: number; expiresAt?: numb
  */
 export interface KeyStore {
   /** By hex HMAC; unknown ones are left out. One statement for all. */
-  findByHash(hashes: string[]): Promise<KeyCredential[]>
+  findByHash(hashes: string[]): Promise<{ found: KeyCredential[]; role: ServerRole }>
   /**
    * Creates a key if the user has room for one more and the caller's own key is usable (an operator
    * needs none).

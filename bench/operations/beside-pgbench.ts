@@ -64,7 +64,7 @@ const usersOf = ({ count }: Database) => count / keysPerUser
 
 /** What `audit find` finds: a refusal of each key that stays. */
 async function seedRefusals(sql: Sql, database: Database): Promise<void> {
-  const { audit } = storesOn({ run: (work) => work(sql), isReadOnly: false, close: async () => {} })
+  const { audit } = storesOn({ run: (work) => work(sql), close: async () => {} })
   const keys = usersOf(database) * staying.count
   for (let n = 0; n < keys; n += usersAtOnce)
     await audit.recordRefusals(

@@ -38,7 +38,7 @@ export async function recordStatements(
     fetch_types: false,
     debug: (_connection, text, parameters) => sent.push({ text, parameters: parameters.map(withSampleId) }),
   })
-  const stores = storesOn({ run: (work) => work(sql), isReadOnly: false, close: () => sql.end() })
+  const stores = storesOn({ run: (work) => work(sql), close: () => sql.end() })
   try {
     for (const call of calls) await call(stores)
   } finally {

@@ -69,10 +69,11 @@ for i, name in ipairs(KEYS) do
   -- A script runs as a whole, so a counter that it creates has an expiry. Every eighth hit sets it
   -- again, in case someone has removed it.
   -- 120 s: the last full minute stays readable for dashboards.
-  -- 600 s: versionTtlS in src/redis/counter.ts. Renewed once a minute.
+  -- 600 s: versionTtlS in src/redis/counter.ts. Renewed once a minute, but a lease is not: it ends
+  -- if Postgres has lost the version that it demands.
   if count == hits then
     call('expire', counter, '120')
-    if version then call('expire', name, '600') end
+    if type(version) == 'number' then call('expire', name, '600') end
   elseif count % 8 < hits then
     call('expire', counter, '120')
   end

@@ -10,7 +10,7 @@ import type { AuthenticateOptions, Denied } from '../../plugins/authenticate.ts'
 import type { Counted, RateLimitOptions } from '../../plugins/rate-limit.ts'
 import type { KeyHasher } from '../rules/key-hasher.ts'
 import { resetAtSOf } from '../rules/window.ts'
-import { type Counter, type Lease, Unavailable } from '../stores.ts'
+import { type Counter, type CountReply, type Lease, Unavailable } from '../stores.ts'
 import { decide, type Trust } from './decide.ts'
 import type { CachedKey } from './key-cache.ts'
 import { createKeyReader, type KeyReaderOptions } from './key-reader.ts'
@@ -18,7 +18,7 @@ import { createKeyReader, type KeyReaderOptions } from './key-reader.ts'
 export interface GateOptions
   extends Omit<KeyReaderOptions, 'onPostgres' | 'onShed'>,
     Pick<Trust, 'cacheTtlMs' | 'degradedCacheTtlMs' | 'outageTtlMs' | 'oldCopies'> {
-  counter: Pick<Counter, 'hit' | 'confirm'>
+  counter: Pick<Counter, 'hit' | 'confirm' | 'raise'>
   hasher: KeyHasher
   /** Called for each use, at most once a second for each key, with the Unix second. */
   onUse: (keyId: string, atS: number) => void
@@ -54,7 +54,7 @@ interface Hit {
   key: CachedKey
   count: number
   version: number | Lease
-  nowMs: number
+  reply: CountReply
 }
 
 export function createGate(options: GateOptions): Gate {
@@ -90,14 +90,23 @@ export function createGate(options: GateOptions): Gate {
     return { ok: true, caller: key, count, nowMs, resetAtS: resetAtSOf(nowMs) }
   }
 
-  function readFirst({ key, count, version, nowMs }: Hit, done: Done, onFailure: (error: Error) => void) {
+  function readFirst({ key, count, version, reply }: Hit, done: Done, onFailure: (error: Error) => void) {
     reader.read(key.cacheName, key).then((found) => {
       if (!found.ok) return done(null, found)
       // Read from a standby or a former primary: the change that it lacks may be the revocation.
-      if (found.key.version < minVersionOf(version))
+      const minVersion = minVersionOf(version)
+      if (found.key.version < minVersion) {
+        // A primary has lost the change. As a lease, the version ends after ten minutes; confirmed,
+        // it would stay for as long as the key is used.
+        if (found.role === 'primary' && reply.shared && typeof version === 'number')
+          counter.raise([{ keyId: key.id, version }])
         return done(new Unavailable('Postgres is behind the counter'))
+      }
+      // Without a version in the counter, nothing shows that a standby has the last change.
+      if (found.role === 'standby' && minVersion === 0)
+        return done(new Unavailable('Postgres is a standby, which may lack changes of the key'))
       if (typeof version === 'string') counter.confirm({ keyId: key.id, version: found.key.version }, version)
-      done(null, admit(found.key, count, nowMs))
+      done(null, admit(found.key, count, reply.nowMs))
     }, onFailure)
   }
 
@@ -125,9 +134,9 @@ export function createGate(options: GateOptions): Gate {
         if (count < 1) return shed(done)
         const decision = decide(key, version, reply, trust)
         const { nowMs } = reply
-        if (decision === 'read_first') return readFirst({ key, count, version, nowMs }, done, done)
+        if (decision === 'read_first') return readFirst({ key, count, version, reply }, done, done)
         if (decision === 'read_or_go_on')
-          return readFirst({ key, count, version, nowMs }, done, () => done(null, admit(key, count, nowMs)))
+          return readFirst({ key, count, version, reply }, done, () => done(null, admit(key, count, nowMs)))
         if (decision === 'refresh_ahead') reader.refresh(key)
         done(null, admit(key, count, nowMs))
       })

@@ -6,7 +6,14 @@
 import type { Denied } from '../../plugins/authenticate.ts'
 import type { TokenHashes } from '../rules/key-hasher.ts'
 import { denialReason } from '../rules/key-state.ts'
-import { type KeyCredential, type KeyStore, Overloaded, type Rehash } from '../stores.ts'
+import {
+  type KeyCredential,
+  type KeyStore,
+  Overloaded,
+  type Rehash,
+  type ServerRole,
+  Unavailable,
+} from '../stores.ts'
 import { createBatcher } from './batcher.ts'
 import type { CachedKey, KeyCache } from './key-cache.ts'
 
@@ -30,10 +37,22 @@ export interface KeyReader {
    * Caches the key if it is usable, else removes it. The look-up starts after this call, never
    * before.
    */
-  read(cacheName: string, hashes: TokenHashes): Promise<{ ok: true; key: CachedKey } | Denied>
+  read(cacheName: string, hashes: TokenHashes): Promise<Found | Denied>
   /** Reads the key again in the background. */
   refresh(key: CachedKey): void
   drained(): Promise<void>
+}
+
+export interface Found {
+  ok: true
+  key: CachedKey
+  /** Of the server that the key was read from. */
+  role: ServerRole
+}
+
+interface Answer {
+  credential: KeyCredential | undefined
+  role: ServerRole
 }
 
 const lookupBatchMax = 500
@@ -42,7 +61,7 @@ const lookupQueueMax = 10_000
 export function createKeyReader(options: KeyReaderOptions): KeyReader {
   const { keys, cache, onStaleHash, onPostgres } = options
 
-  const lookups = createBatcher<TokenHashes, KeyCredential | undefined>({
+  const lookups = createBatcher<TokenHashes, Answer>({
     batchMax: lookupBatchMax,
     inFlightMax: 2,
     queueMax: lookupQueueMax,
@@ -52,11 +71,11 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
     run: (asked) => findAll(keys, asked),
   })
 
-  async function lookUp(hashes: TokenHashes): Promise<KeyCredential | undefined> {
+  async function lookUp(hashes: TokenHashes): Promise<Answer> {
     try {
-      const credential = await lookups.add(hashes)
+      const answer = await lookups.add(hashes)
       onPostgres(false)
-      return credential
+      return answer
     } catch (error) {
       // Our own queue was full, which says nothing about Postgres.
       if (!(error instanceof Overloaded)) onPostgres(true)
@@ -64,10 +83,11 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
     }
   }
 
-  async function read(cacheName: string, { hash, previousHash }: TokenHashes) {
+  async function read(cacheName: string, { hash, previousHash }: TokenHashes): Promise<Found | Denied> {
     const readAtMs = performance.now()
-    const credential = await lookUp({ hash, previousHash })
+    const { credential, role } = await lookUp({ hash, previousHash })
     const denied = credential === undefined ? unknown : denialOf(credential)
+    if (denied !== null && role !== 'primary' && !isFinal(denied)) throw new Unavailable(noWrites)
     if (credential === undefined || denied !== null) {
       cache.delete(cacheName)
       return denied ?? unknown
@@ -75,7 +95,7 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
     const key = cached(credential, { cacheName, hash, previousHash, readAtMs })
     cache.set(key)
     if (credential.hash !== hash) onStaleHash({ id: key.id, from: credential.hash, to: hash })
-    return { ok: true as const, key }
+    return { ok: true, key, role }
   }
 
   return {
@@ -93,20 +113,29 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
 
 const unknown: Denied = { ok: false, reason: 'unknown_key' }
 
+const noWrites = 'Postgres takes no writes: the key may have been created or changed at another one'
+
+/** A key may be created, or its expiry moved, at another server. A revocation stays. */
+const isFinal = ({ reason }: Denied) => reason === 'revoked' || reason === 'owner_deleted'
+
 function denialOf(credential: KeyCredential): Denied | null {
   const reason = denialReason(credential, credential.nowS)
   return reason && { ok: false, reason, keyId: credential.id, userId: credential.userId }
 }
 
 /** One query for all. If both hashes are found, the one under the current secret wins. */
-async function findAll(keys: Pick<KeyStore, 'findByHash'>, asked: TokenHashes[]) {
+async function findAll(keys: Pick<KeyStore, 'findByHash'>, asked: TokenHashes[]): Promise<Answer[]> {
   const hashes = new Set<string>()
   for (const { hash, previousHash } of asked) {
     hashes.add(hash)
     if (previousHash !== null) hashes.add(previousHash)
   }
-  const found = new Map((await keys.findByHash([...hashes])).map((key) => [key.hash, key]))
-  return asked.map(({ hash, previousHash }) => found.get(hash) ?? found.get(previousHash ?? hash))
+  const { found, role } = await keys.findByHash([...hashes])
+  const byHash = new Map(found.map((key) => [key.hash, key]))
+  return asked.map(({ hash, previousHash }) => ({
+    credential: byHash.get(hash) ?? byHash.get(previousHash ?? hash),
+    role,
+  }))
 }
 
 type Reading = Pick<CachedKey, 'cacheName' | 'hash' | 'previousHash' | 'readAtMs'>

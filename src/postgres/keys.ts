@@ -2,7 +2,7 @@
  * API keys in Postgres. Ownership is part of each query, and a miss is null. key-changes.ts has the
  * changes.
  */
-import { type KeyCredential, type KeyStore, Unavailable } from '../stores.ts'
+import type { KeyCredential, KeyStore } from '../stores.ts'
 import { keysBySecret } from './hash-secrets.ts'
 import { createKeyChanges, type KeyChangesOptions } from './key-changes.ts'
 import { safeId, seconds, stored, toKey } from './key-rows.ts'
@@ -24,6 +24,17 @@ const byteas = (hashes: string[]) => `{${hashes.map((hash) => `"\\\\x${hash}"`).
 /** Uses the same expression as the index api_keys_not_revoked. */
 const usable = (sql: Query) => sql`revoked_at is null and coalesce(expires_at, 'infinity') > now()`
 const expired = (sql: Query) => sql`revoked_at is null and coalesce(expires_at, 'infinity') <= now()`
+
+/**
+ * Asked with the statement itself: behind a connection pooler, it may be another server than the
+ * one that the connection began with.
+ */
+const role = (sql: Query) => sql`(
+  select case
+    when pg_is_in_recovery() then 'standby'
+    when current_setting('transaction_read_only')::boolean then 'read_only'
+    else 'primary'
+  end)`
 
 export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): KeyStore {
   /**
@@ -48,11 +59,11 @@ export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): Key
           select encode(k.key_hash, 'hex') as hash, k.id, k.user_id, k.rate_limit_rpm, k.version,
             ${seconds(sql, 'k.expires_at')} as expires_at, ${seconds(sql, 'k.revoked_at')} as revoked_at,
             (select u.deleted_at is not null from users u where u.id = k.user_id) as owner_deleted,
-            extract(epoch from now())::float8 as now_s
+            extract(epoch from now())::float8 as now_s, ${role(sql)} as role
           from unnest(${byteas(hashes)}::text::bytea[]) as asked (hash)
-          cross join lateral (
+          left join lateral (
             select * from api_keys where key_hash >= asked.hash order by key_hash limit 1
-          ) k`
+          ) k on true`
         // Keep each key once: it may also have been returned as the neighbour of an unknown hash.
         const asked = new Set(hashes)
         const found = rows
@@ -70,11 +81,7 @@ export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): Key
             }),
           )
           .filter(({ hash }) => asked.delete(hash))
-        if (asked.size > 0 && pools.lookups.isReadOnly)
-          throw new Unavailable(
-            'Postgres takes no writes: unknown keys may have been created on another server',
-          )
-        return found
+        return { found, role: rows[0]?.role ?? 'primary' }
       }),
 
     get: (id, userId, lane) =>

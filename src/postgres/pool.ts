@@ -41,11 +41,6 @@ export interface Pool {
    * connections and waits in its own queue.
    */
   run<T>(work: (sql: Query) => Promise<T>, lane?: string): Promise<T>
-  /**
-   * Whether the server has said that it takes no writes: for example a standby, which may lack what
-   * was committed elsewhere.
-   */
-  readonly isReadOnly: boolean
   /** Lets work in flight finish, for at most a second. */
   close(): Promise<void>
 }
@@ -198,9 +193,6 @@ export function createPool(options: PoolOptions): Pool {
       } finally {
         clearTimeout(timer)
       }
-    },
-    get isReadOnly() {
-      return readOnly
     },
     async close() {
       await Promise.all(current.all.map((sql) => sql.end({ timeout: 1 })))

@@ -17,7 +17,11 @@ if (pair !== null) {
     const standby = await startStandby()
     const other = await startInstance(t, { ...services, databaseUrl: standby.url })
     await beforehand()
+    const roleOf = async ({ service }: typeof other) =>
+      (await service.stores.keys.findByHash(['00'.repeat(32)])).role
+    t.strictSame([await roleOf(instance), await roleOf(other)], ['primary', 'standby'])
     await makeReadOnly(t, primary.url)
+    await until('the old primary says so', async () => (await roleOf(instance)) === 'read_only')
     await standby.promote()
     pair!.primary = standby
     return { old: primary, other }

@@ -3,7 +3,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { keyHasher } from '../../src/rules/key-hasher.ts'
-import { Unavailable } from '../../src/stores.ts'
+import { type KeyCredential, type ServerRole, Unavailable } from '../../src/stores.ts'
 import { setClock } from '../clock.ts'
 import { gated, hash, hashSecret, token, usableKey } from './gated.ts'
 
@@ -75,10 +75,66 @@ t.test('a lease makes the gate read the key, and confirm what it has read', asyn
 })
 
 t.test('a Postgres that lacks the change the counter knows of decides nothing', async (t) => {
-  const { cached, hit, counter } = gated()
+  const { cached, hit, counter, postgres, raised } = gated()
   const key = await cached()
-  counter.version = 5
-  await t.rejects(hit(key), new Unavailable('Postgres is behind the counter'))
+  const refused = async (state: Partial<typeof counter>, role: ServerRole = 'primary') => {
+    Object.assign(counter, { shared: true, ...state })
+    postgres.role = role
+    await t.rejects(hit(key), new Unavailable('Postgres is behind the counter'))
+  }
+  await refused({ version: '5?1.2' })
+  await refused({ version: 5 }, 'standby')
+  await refused({ version: 5 }, 'read_only')
+  await refused({ version: 5, shared: false })
+  t.strictSame(raised, [], 'a version that will end, or that another server may have')
+  await refused({ version: 5 })
+  t.strictSame(raised, [{ keyId: 'apk_1', version: 5 }], 'one that a primary has lost becomes a lease')
+})
+
+t.test('a server that takes no writes refuses only what no other server could admit', async (t) => {
+  const nowS = 1_767_225_612
+  const noWrites = { message: /takes no writes/, statusCode: 503 }
+  for (const role of ['read_only', 'standby'] as const) {
+    const first = (given: Partial<KeyCredential>) => {
+      const { verify, postgres } = gated()
+      Object.assign(postgres, { role, key: usableKey(given) })
+      return verify()
+    }
+    await t.rejects(first({ expiresAt: nowS - 1, nowS }), noWrites, 'the expiry may have moved')
+    t.match(await first({ revokedAt: 1 }), { reason: 'revoked' })
+    t.match(await first({ ownerDeleted: true }), { reason: 'owner_deleted' })
+
+    const { gate, verify, postgres } = gated()
+    postgres.role = role
+    const [unknown, known] = await Promise.allSettled([verify(`${token}x`), verify()])
+    t.match(unknown, { status: 'rejected', reason: noWrites }, 'it may lack a key')
+    t.match(known, { status: 'fulfilled', value: { id: 'apk_1' } }, 'which says nothing of the others')
+    t.equal(gate.postgresDown, false)
+  }
+})
+
+t.test('a key read from a standby is used only if the counter has its version', async (t) => {
+  const { gate, cached, hit, counter, postgres, confirmed } = gated()
+  const key = await cached()
+  const behind = { message: /is a standby/, statusCode: 503 }
+  for (const role of ['read_only', 'standby'] as const) {
+    postgres.role = role
+    for (const [version, shared] of [
+      ['0?1.2', true],
+      [0, false],
+    ] as const) {
+      Object.assign(counter, { version, shared })
+      if (role === 'standby') await t.rejects(hit(key), behind, `${version}`)
+      else t.match(await hit(key), { ok: true }, `${version}`)
+    }
+    t.strictSame(confirmed.splice(0).length, role === 'standby' ? 0 : 1)
+    Object.assign(counter, { version: '4?1.2', shared: true })
+    t.match(await hit(key), { ok: true }, 'it has the version that the lease demands')
+    t.strictSame(confirmed.splice(0), [[{ keyId: 'apk_1', version: 4 }, '4?1.2']])
+    counter.version = 4
+    gate.invalidateBefore()
+    t.match(await hit(key), { ok: true }, 'and the one that is confirmed')
+  }
 })
 
 t.test('without a shared counter each request waits for a reading', async (t) => {

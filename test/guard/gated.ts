@@ -7,7 +7,7 @@ import type { Counted } from '../../plugins/rate-limit.ts'
 import { createGate, type GateOptions } from '../../src/guard/gate.ts'
 import { type CachedKey, createKeyCache } from '../../src/guard/key-cache.ts'
 import { keyHasher } from '../../src/rules/key-hasher.ts'
-import type { CountReply, KeyCredential, KeyVersion, Lease } from '../../src/stores.ts'
+import type { CountReply, KeyCredential, KeyVersion, Lease, ServerRole } from '../../src/stores.ts'
 
 export const hashSecret = 'a secret of the tests, thirty-two characters at least'
 export const token = 'lk_0123456789abcdefghijklmnopqrstuvABCDEF'
@@ -17,6 +17,7 @@ export function gated(options: Partial<GateOptions> = {}) {
   /** What Postgres has and does. */
   const postgres = {
     key: usableKey() as KeyCredential | null,
+    role: 'primary' as ServerRole,
     readings: [] as string[][],
     /** Runs before each answer; may reject. */
     before: async () => {},
@@ -34,6 +35,7 @@ export function gated(options: Partial<GateOptions> = {}) {
   const uses: [string, number][] = []
   const shed: string[] = []
   const confirmed: [KeyVersion, Lease][] = []
+  const raised: KeyVersion[] = []
   const gate = createGate({
     cache,
     hasher: keyHasher(hashSecret),
@@ -50,11 +52,15 @@ export function gated(options: Partial<GateOptions> = {}) {
         postgres.readings.push(hashes)
         await postgres.before()
         const { key } = postgres
-        return key !== null && hashes.includes(key.hash) ? [key] : []
+        return { found: key !== null && hashes.includes(key.hash) ? [key] : [], role: postgres.role }
       },
     },
     counter: {
       confirm: (one, lease) => confirmed.push([one, lease]),
+      async raise(versions) {
+        raised.push(...versions)
+        return true
+      },
       hit(_keyId, onCounted) {
         if (counter.full) return false
         const turn: CountReply = {
@@ -91,7 +97,7 @@ export function gated(options: Partial<GateOptions> = {}) {
     postgres.readings.length = 0
     return found
   }
-  return { gate, cache, postgres, counter, uses, shed, confirmed, verify, hit, cached }
+  return { gate, cache, postgres, counter, uses, shed, confirmed, raised, verify, hit, cached }
 }
 
 export const usableKey = (more: Partial<KeyCredential> = {}): KeyCredential => ({

@@ -20,7 +20,7 @@ t.test('the successor is what the key was, under another hash, and the key is re
   const { id, displayPrefix, createdAt } = rotated.key
   t.strictSame(rotated.key, { ...old, id: successor.id, displayPrefix: newToken.slice(0, 10), createdAt })
   t.strictSame(await keys.get(id, user.id), rotated.key)
-  t.match(await keys.findByHash([successor.hash.toString('hex')]), [{ id, version: 1 }])
+  t.match((await keys.findByHash([successor.hash.toString('hex')])).found, [{ id, version: 1 }])
   t.not(displayPrefix, old.displayPrefix)
   const { revokedAt } = (await keys.get(old.id, user.id))!
   t.ok(Math.abs(revokedAt! - (await databaseS())) < 60, 'at the moment of the rotation')

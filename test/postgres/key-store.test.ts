@@ -56,7 +56,14 @@ t.test('one reading finds keys by their hashes, with what authentication needs',
   await users.remove(deleted.id, actor())
   const absent = newKeyOf(user.id).key.hash.toString('hex')
 
-  const found = await keys.findByHash([revoked.hash, absent, usable.hash, ownerless.hash, usable.hash])
+  const { found, role } = await keys.findByHash([
+    revoked.hash,
+    absent,
+    usable.hash,
+    ownerless.hash,
+    usable.hash,
+  ])
+  t.equal(role, 'primary')
   t.strictSame(found.map(({ hash }) => hash).sort(), [usable.hash, revoked.hash, ownerless.hash].sort())
   const of = (key: { hash: string }) => found.find(({ hash }) => hash === key.hash)!
   t.match(of(usable), {
@@ -71,7 +78,7 @@ t.test('one reading finds keys by their hashes, with what authentication needs',
   t.match(of(revoked), { version: 2, revokedAt: Number, ownerDeleted: false })
   t.match(of(ownerless), { version: 2, revokedAt: null, ownerDeleted: true })
   t.ok(Math.abs(of(usable).nowS - Date.now() / 1000) < 60, "the database's clock")
-  t.strictSame(await keys.findByHash([]), [])
+  t.strictSame(await keys.findByHash([]), { found: [], role: 'primary' })
 })
 
 t.test('only its owner gets a key, and any other id is a miss', async (t) => {
@@ -177,7 +184,7 @@ t.test('a key is stored under another hash only if it still has the one it was f
   const [key, other] = [await makeKey(user.id), await makeKey(user.id)]
   const to = newKeyOf(user.id).key.hash.toString('hex')
   await keys.rehash([{ id: key.id, from: other.hash, to }], 'hs_new')
-  const found = async (hash: string) => (await keys.findByHash([hash])).map(({ id }) => id)
+  const found = async (hash: string) => (await keys.findByHash([hash])).found.map(({ id }) => id)
   t.strictSame(await found(key.hash), [key.id])
   t.strictSame(await found(to), [])
   await keys.rehash([{ id: key.id, from: key.hash, to }], 'hs_new')
@@ -197,7 +204,7 @@ const watched = postgres(url, {
   debug: (_connection, text, values) => sent.push({ text, values: values as string[] }),
 })
 t.teardown(() => watched.end({ timeout: 1 }))
-const watchedPool: Pool = { run: (work) => work(watched), isReadOnly: false, close: () => watched.end() }
+const watchedPool: Pool = { run: (work) => work(watched), close: () => watched.end() }
 const { keys: watchedKeys } = storesOn(watchedPool)
 
 /** The last statement that this work sends. */

@@ -276,6 +276,24 @@ async function confirm(keyId: string, version: number, lease: Lease) {
   return (await hit(counter, keyId)).version
 }
 
+t.test('use renews a version that is confirmed, and not a lease', async (t) => {
+  const keyId = newId('apk_')
+  const ttlAfterUse = async () => {
+    await redis.expire(versionName(keyId), 100)
+    const [counted] = await inOneMinute(async () => {
+      await redis.unlink(counterName(keyId, await minuteNow()))
+      return [await hit(counter, keyId)]
+    })
+    return { version: counted!.version, ttlS: await redis.ttl(versionName(keyId)) }
+  }
+  await counter.raise([{ keyId, version: 3 }])
+  const { version: lease, ttlS } = await ttlAfterUse()
+  t.ok(ttlS <= 100, `lease: ${ttlS} s`)
+  t.equal(await confirm(keyId, 3, lease as Lease), 3)
+  const confirmed = await ttlAfterUse()
+  t.ok(confirmed.ttlS > 540, `confirmed: ${confirmed.ttlS} s`)
+})
+
 t.test('a version is confirmed under the lease of a hit, until the key changes', async (t) => {
   const keyId = newId('apk_')
   const lease = await leaseOf(keyId)

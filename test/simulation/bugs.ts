@@ -32,9 +32,14 @@ const gate = of(
     'const { nowMs } = reply;',
     "const { nowMs } = reply; if (typeof version === 'string') counter.confirm({ keyId: key.id, version: key.version }, version);",
   ],
-  ['a key that was read again is not used', 'admit(found.key, count, nowMs)', 'admit(key, count, nowMs)'],
-  ['a read that lacks the change is used', 'found.key.version < minVersionOf(version)', 'false'],
+  [
+    'a key that was read again is not used',
+    'admit(found.key, count, reply.nowMs)',
+    'admit(key, count, reply.nowMs)',
+  ],
+  ['a read that lacks the change is used', 'found.key.version < minVersion', 'false'],
   ['nothing is ever confirmed', "if (typeof version === 'string')", 'if (false)'],
+  ['a standby is trusted without a version', "found.role === 'standby' && minVersion === 0", 'false'],
 )
 
 const reader = of(

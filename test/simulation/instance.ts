@@ -120,8 +120,9 @@ const createLinks = () => ({
   ...{ refusals: createLink(), reports: createLink() },
 })
 
-const watched = (counter: Counter, world: World): Pick<Counter, 'hit' | 'confirm'> => ({
+const watched = (counter: Counter, world: World): Pick<Counter, 'hit' | 'confirm' | 'raise'> => ({
   confirm: counter.confirm,
+  raise: counter.raise,
   hit(keyId, onCounted) {
     world.onHit(keyId)
     return counter.hit(keyId, (count, version, reply) => {

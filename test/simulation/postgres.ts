@@ -84,7 +84,6 @@ export function createModelPool(
     })
 
   return {
-    isReadOnly: false,
     close: async () => {},
     run: (work) =>
       new Promise((resolve, reject) => {

@@ -60,8 +60,9 @@ export function createServer(
   function version(name: string, [s, micros]: [number, number], isFirst: boolean): number | string {
     const text = get(name)
     if (text !== null && /^([1-9]\d{0,9}|\d+\?[\d.]+)$/.test(text)) {
+      if (text.includes('?')) return text
       if (isFirst) set(name, text, 600)
-      return text.includes('?') ? text : Number(text)
+      return Number(text)
     }
     const lease = `0?${s}.${micros}`
     set(name, lease, 600)

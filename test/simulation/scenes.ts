@@ -131,4 +131,19 @@ function crossed({ chance, atMs, a, b, c }: Cast): Scene {
   }
 }
 
-export const scenes: ((cast: Cast) => Scene)[] = [split, rollback, overtaken, flushed, crossed]
+/** Redis loses its data while `b` reads a standby that lacks the change. */
+function forgotten({ chance, atMs, a, b }: Cast): Scene {
+  const lostAtMs = atMs + chance.between(5, 300)
+  return {
+    cacheTtlMs: 3000,
+    outageTtlMs: 2500,
+    actions: [
+      { at: atMs - 50, do: 'read standby', instance: b, for: 3000, lag: 4000 },
+      change({ chance, atMs, a, b, c: a }),
+      { at: lostAtMs, do: 'flush redis' },
+      ...several(chance, 4, () => request(lostAtMs + chance.between(10, 1500), b)),
+    ],
+  }
+}
+
+export const scenes: ((cast: Cast) => Scene)[] = [split, rollback, overtaken, flushed, crossed, forgotten]

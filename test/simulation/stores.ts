@@ -40,7 +40,7 @@ export function createStores(world: World, instance: Instance): Stores {
               .filter(({ hash }) => hashes.includes(hash))
               .map((key) => ({ ...key, nowS })),
           (keys) => keys.map(({ id, version }) => `reads version ${version} of ${id}`).join(', '),
-        )
+        ).then((found) => ({ found, role: instance.lagMs > 0 ? 'standby' : 'primary' }))
       },
     },
     audit: {

@@ -69,7 +69,9 @@ export function collectLeaks(
       const { hash, previousHash } = hasher.hashesOf(token)
       for (const one of [hash, previousHash]) if (one !== null) tokenOf.set(one, token)
     }
-    const found = await keys.findByHash([...tokenOf.keys()])
+    const { found, role } = await keys.findByHash([...tokenOf.keys()])
+    if (role !== 'primary' && found.length < tokens.length)
+      throw new Unavailable('Postgres takes no writes: the others may be keys that it lacks')
     return found.map((key) => ({ key, token: tokenOf.get(key.hash)! }))
   }
 
