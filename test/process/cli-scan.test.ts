@@ -58,9 +58,9 @@ t.test('a file that cannot be read is a fault, and the others are scanned', asyn
   const { plain_key } = await keyOf()
   const file = join(folder, 'leaky.log')
   await writeFile(file, plain_key)
-  t.match(await runLatchkey(t, env, 'keys', 'scan', folder), { code: 1, stderr: /^latchkey: EISDIR.*\n$/ })
+  t.match(await run('keys', 'scan', folder), { code: 1, stderr: /^latchkey: EISDIR.*\n$/ })
   const words = ['--revoke', join(folder, 'absent'), file, '--json']
-  const { code, stdout, stderr } = await runLatchkey(t, env, 'keys', 'scan', ...words)
+  const { code, stdout, stderr } = await run('keys', 'scan', ...words)
   t.match({ code, stderr }, { code: 1, stderr: /^latchkey: ENOENT.*\n$/ })
   t.match(JSON.parse(stdout), [{ keys: [] }, { keys: [{ state: 'revoked', revoked: true }] }])
 })
@@ -72,7 +72,7 @@ t.test('a key that cannot be revoked keeps no other one alive, in this piece or 
   t.teardown(() => sql`alter table api_keys drop constraint one_is_stuck`)
   const file = join(await aFolder(t), 'leaky.log')
   await writeFile(file, [stuck.plain_key, beside.plain_key, Buffer.alloc(1_000_000, ' '), later.plain_key])
-  const { code, stdout, stderr } = await runLatchkey(t, env, 'keys', 'scan', '--revoke', file, '--json')
+  const { code, stdout, stderr } = await run('keys', 'scan', '--revoke', file, '--json')
   t.match(
     { code, stderr },
     { code: 1, stderr: /one_is_stuck.*active keys found: 1; run the command again\n$/ },

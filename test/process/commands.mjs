@@ -1,17 +1,20 @@
-// Runs the commands that it reads from stdin, one JSON array of words a line, in this one process: most of a command's time is its
-// start. Argument: the compiled src/commands/main.js, which runs at each import.
+// Runs the commands that it reads from stdin in this one process: most of a command's time is its start. Each line is JSON: the
+// words, and the whole environment. Argument: the compiled src/commands/main.js, which runs at each import.
 import { createInterface } from 'node:readline'
 
 const main = process.argv[2]
 const answer = process.stdout.write.bind(process.stdout)
 let runs = 0
+// Each run adds one.
+process.stdout.setMaxListeners(0)
 
 for await (const line of createInterface({ input: process.stdin }))
   answer(`${JSON.stringify(await run(JSON.parse(line)))}\n`)
 
-/** A command ends by writing its answer or by exiting. */
-function run(words) {
+function run({ words, env }) {
   process.argv = [process.execPath, main, ...words]
+  for (const name in process.env) delete process.env[name]
+  Object.assign(process.env, env)
   const ended = { code: 0, signal: null, stdout: '', stderr: '' }
   return new Promise((resolve) => {
     process.stderr.write = (text) => {
@@ -20,7 +23,8 @@ function run(words) {
     }
     process.stdout.write = (text) => {
       ended.stdout += text
-      resolve(ended)
+      // A command prints last. If it then still fails, it exits before this.
+      setImmediate(() => resolve(ended))
       return true
     }
     process.exit = (code) => resolve({ ...ended, code })

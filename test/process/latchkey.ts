@@ -82,15 +82,15 @@ export async function runLatchkey(t: Test, env: Env, ...words: string[]): Promis
 
 /**
  * Runs one command after the other in one process, to save the starts: about a second of CPU each. Whether a process ends after its
- * command, only runLatchkey shows.
+ * command, only runLatchkey shows. `run` uses the environment given here, `runWith` another one.
  */
-export async function openCommandLine(t: Test, env: Env) {
+export async function openCommandLine(t: Test, env: Env = {}) {
   const folder = await aFolder(t)
   const main = join(await builtCli(), '../commands/main.js')
   const driver = join(import.meta.dirname, 'commands.mjs')
   const child = spawn(process.execPath, [driver, main], {
     cwd: folder,
-    env: { PATH: process.env.PATH, ...env },
+    env: { PATH: process.env.PATH },
     stdio: ['pipe', 'pipe', 'inherit'],
   })
   const ended = once(child, 'close')
@@ -99,11 +99,12 @@ export async function openCommandLine(t: Test, env: Env) {
     return ended
   })
   const answers = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
-  const run = async (...words: string[]): Promise<Ended> => {
-    child.stdin.write(`${JSON.stringify(words)}\n`)
+  const runWith = async (own: Env, ...words: string[]): Promise<Ended> => {
+    child.stdin.write(`${JSON.stringify({ words, env: { PATH: process.env.PATH, ...own } })}\n`)
     return JSON.parse((await answers.next()).value)
   }
-  return { folder, run }
+  const run = (...words: string[]) => runWith(env, ...words)
+  return { folder, run, runWith }
 }
 
 /** `latchkey serve`, listening. */

@@ -5,7 +5,7 @@ import t, { type Test } from 'tap'
 import { migrate } from '../../src/postgres/migrate.ts'
 import { deleteUser, makeCaller, makeKey, startInstance } from '../instance.ts'
 import { startPrivatePostgres, useServices } from '../services/index.ts'
-import { externalEnv, runLatchkey } from './latchkey.ts'
+import { externalEnv, openCommandLine } from './latchkey.ts'
 
 const services = await useServices(t)
 const server = await startPrivatePostgres(t)
@@ -42,19 +42,16 @@ t.test('the documented roles and grants', async (t) => {
   // As before Postgres 15, where every role may create tables here.
   await execute(urlOf('postgres'), ['revoke create on schema public from public'])
 
-  const { code, stderr } = await runLatchkey(
-    t,
-    externalEnv({ databaseUrl: service, redisUrl: null }),
-    ...['users', 'list'],
-  )
+  const { runWith } = await openCommandLine(t)
+  const as = (databaseUrl: string) => externalEnv({ databaseUrl, redisUrl: null })
+  const { code, stderr } = await runWith(as(service), 'users', 'list')
   t.equal(code, 1)
   t.match(
     stderr,
     /^latchkey: [0-9]+ migrations are missing.*permission denied.*"latchkey migrate" as the owner\n$/,
   )
 
-  const migrated = await runLatchkey(t, externalEnv({ databaseUrl: owner, redisUrl: null }), 'migrate')
-  t.equal(migrated.code, 0)
+  t.equal((await runWith(as(owner), 'migrate')).code, 0)
   await execute(owner, grants)
 })
 
