@@ -4,11 +4,12 @@ import { Redis } from 'ioredis'
 import postgres from 'postgres'
 import t, { type Test } from 'tap'
 import { readConfig } from '../../src/config.ts'
+import { migrate } from '../../src/postgres/migrate.ts'
 import { clockFinding } from '../../src/rules/finding.ts'
 import { examine } from '../../src/wiring/examine.ts'
 import { makeCaller, startInstance } from '../instance.ts'
 import { startPrivatePostgres, startPrivateRedis, useServices } from '../services/index.ts'
-import { aFolder, type Env, externalEnv, runLatchkey } from './latchkey.ts'
+import { aFolder, type Env, externalEnv, openCommandLine, runLatchkey } from './latchkey.ts'
 
 const services = await useServices(t)
 
@@ -88,7 +89,7 @@ t.test('Redis', async (t) => {
   const server = await startPrivateRedis(t)
   if (!server) return
   const env = externalEnv({ databaseUrl: services.databaseUrl, redisUrl: server.url })
-  await runLatchkey(t, env, 'migrate')
+  await migrate(services.databaseUrl)
   const admin = new Redis(server.url)
   t.teardown(() => admin.disconnect())
   const as = (user: string) => ({ ...env, REDIS_URL: server.url.replace('//', `//${user}:hunter2@`) })
@@ -136,8 +137,9 @@ t.test('a clock that differs by more than 2 s is wrong', async (t) => {
 
 t.test('it prints what is wrong and what to do, and exits with 1', async (t) => {
   const env = externalEnv(services)
-  await runLatchkey(t, env, 'migrate')
-  const good = await runLatchkey(t, env, 'doctor')
+  await migrate(services.databaseUrl)
+  const { runWith } = await openCommandLine(t)
+  const good = await runWith(env, 'doctor')
   t.match(good, {
     code: 0,
     stderr: '',
@@ -153,18 +155,13 @@ t.test('it prints what is wrong and what to do, and exits with 1', async (t) => 
   t.match(down.stdout, /^wrong +ops listener +open to other machines.*\n {8}Set OPS_TOKEN/m)
   t.match(down.stdout, /^wrong +Postgres +cannot be reached \(ECONNREFUSED\)\n {8}Check DATABASE_URL/m)
 
-  const invalid = await runLatchkey(
-    t,
-    { ...env, PORT: 'hunter2', HASH_SECRET: 'hunter2' },
-    'doctor',
-    '--json',
-  )
+  const invalid = await runWith({ ...env, PORT: 'hunter2', HASH_SECRET: 'hunter2' }, 'doctor', '--json')
   t.equal(invalid.code, 1)
   const { ok, findings } = JSON.parse(invalid.stdout)
   t.strictSame([ok, findings.length], [false, 2])
   for (const name of ['PORT', 'HASH_SECRET']) t.match(invalid.stdout, `${name} must be`)
   t.notMatch(down.stdout + down.stderr + invalid.stdout + invalid.stderr, /hunter2/)
 
-  const nothing = await runLatchkey(t, { DATA_DIR: await aFolder(t) }, 'doctor')
+  const nothing = await runWith({ DATA_DIR: await aFolder(t) }, 'doctor')
   t.match(nothing, { code: 1, stdout: /^wrong +Postgres +.* has no database: .*latchkey serve/m })
 })
