@@ -2,35 +2,36 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
+import { readGithubKeys } from '../../src/ops/github-keys.ts'
 import { makeSigner, published, signedBy } from '../ops/github.ts'
 import { useServices } from '../services/index.ts'
-import { aFolder, externalEnv, runLatchkey, serveLatchkey } from './latchkey.ts'
+import { aFolder, externalEnv, openCommandLine, runLatchkey, serveLatchkey } from './latchkey.ts'
 
 const services = await useServices(t)
 const folder = await aFolder(t)
 const signer = makeSigner()
 const envWith = (file: string) => externalEnv(services, { GITHUB_SCANNING_KEYS_FILE: file })
 
+const { runWith } = await openCommandLine(t)
+
 t.test('a file without public keys of GitHub ends the process with one line that names it', async (t) => {
   const bad = join(folder, 'hunter2.json')
   await writeFile(bad, '{"public_keys":[{"key_identifier":"hunter2","key":"hunter2"}]}')
-  const cases: [file: string, fault: RegExp][] = [
-    [
-      join(folder, 'hunter2-absent.json'),
-      /^latchkey: GITHUB_SCANNING_KEYS_FILE cannot be read \(ENOENT\)\n$/,
-    ],
-    [bad, /^latchkey: GITHUB_SCANNING_KEYS_FILE must name a file with [^\n]*P-256[^\n]*\n$/],
-    [folder, /^latchkey: GITHUB_SCANNING_KEYS_FILE must name a file with [^\n]*\n$/],
-    ['/dev/zero', /^latchkey: GITHUB_SCANNING_KEYS_FILE must name a file with [^\n]*\n$/],
-  ]
-  for (const [file, fault] of cases) {
-    const { code, stdout, stderr } = await runLatchkey(t, envWith(file), 'serve')
-    t.strictSame([code, stdout], [1, ''])
-    t.match(stderr, fault)
-    t.notMatch(stderr, /hunter2/)
-  }
-  t.equal((await runLatchkey(t, envWith(bad), 'users', 'list')).code, 0, 'commands do not need it')
-  const doctor = await runLatchkey(t, envWith(bad), 'doctor')
+  const { code, stdout, stderr } = await runLatchkey(t, envWith(bad), 'serve')
+  t.strictSame([code, stdout], [1, ''])
+  t.match(stderr, /^latchkey: GITHUB_SCANNING_KEYS_FILE must name a file with [^\n]*P-256[^\n]*\n$/)
+  t.notMatch(stderr, /hunter2/)
+
+  const mustName = /^GITHUB_SCANNING_KEYS_FILE must name a file with [^\n]*$/
+  for (const [file, message] of [
+    [join(folder, 'hunter2-absent.json'), /^GITHUB_SCANNING_KEYS_FILE cannot be read \(ENOENT\)$/],
+    [folder, mustName],
+    ['/dev/zero', mustName],
+  ] as const)
+    await t.rejects(readGithubKeys(file), { message })
+
+  t.equal((await runWith(envWith(bad), 'users', 'list')).code, 0, 'commands do not need it')
+  const doctor = await runWith(envWith(bad), 'doctor')
   t.match(doctor, { code: 1, stdout: /^wrong +secret scanning +GITHUB_SCANNING_KEYS_FILE must .*\n {8}\S/m })
 })
 
@@ -38,7 +39,7 @@ t.test('beyond loopback the signature is enough for a report, and for nothing el
   const file = join(folder, 'keys.json')
   await writeFile(file, published(makeSigner(), signer))
   const env = { ...envWith(file), OPS_HOST: '0.0.0.0', OPS_TOKEN: 'a-token-of-adas-own' }
-  t.match((await runLatchkey(t, env, 'doctor')).stdout, /^ok +secret scanning +public keys of GitHub: 2$/m)
+  t.match((await runWith(env, 'doctor')).stdout, /^ok +secret scanning +public keys of GitHub: 2$/m)
   const { opsUrl } = await serveLatchkey(t, env)
   const post = async (path: string, body: string) => {
     const { status } = await fetch(opsUrl + path, { method: 'POST', body, headers: signedBy(signer, body) })
