@@ -4,23 +4,24 @@ import t, { type Test } from 'tap'
 import { keyHasher } from '../../src/rules/key-hasher.ts'
 import { hashSecret, makeCaller, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
-import { ask } from './ask.ts'
-import { type Env, externalEnv, runLatchkey, serveLatchkey } from './latchkey.ts'
+import { type Ended, type Env, externalEnv, openCommandLine, runLatchkey } from './latchkey.ts'
 
 const wrong = 'not the secret of these keys, though long enough'
 const wrongToo = 'nor is this one, though it is just as long'
+
+const { runWith } = await openCommandLine(t)
 
 async function begin(t: Test) {
   const services = await useServices(t)
   const instance = await startInstance(t, services)
   const caller = await makeCaller(instance)
   await instance.close()
-  const env = (more: Env) => externalEnv(services, more)
+  const run = (more: Env, ...words: string[]) => runWith(externalEnv(services, more), ...words)
   const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })
   t.teardown(() => sql.end({ timeout: 1 }))
-  const refused = async (more: Env, ...words: string[]) => {
-    const { code, stdout, stderr } = await runLatchkey(t, env(more), ...words)
-    t.equal(code, 1, words.join(' '))
+  const serve = (more: Env) => runLatchkey(t, externalEnv(services, more), 'serve')
+  const expectRefused = ({ code, stdout, stderr }: Ended) => {
+    t.equal(code, 1)
     t.equal(stdout, '')
     t.match(
       stderr,
@@ -29,33 +30,32 @@ async function begin(t: Test) {
     t.notMatch(stderr, wrong)
   }
   const verify = async (more: Env) => {
-    const service = await serveLatchkey(t, env(more))
-    const { status } = await ask(`GET ${service.url}/v1/verify`, { token: caller.token })
-    service.kill('SIGTERM')
-    await service.ended
+    const instance = await startInstance(t, services, more)
+    const { status } = await instance.ask('GET', '/v1/verify', { token: caller.token })
+    await instance.close()
     return status
   }
-  return { caller, env, sql, refused, verify }
+  return { caller, sql, run, serve, expectRefused, verify }
 }
 
 t.test('under a wrong secret the service does not start and the command line mints no key', async (t) => {
-  const { caller, sql, env, refused } = await begin(t)
+  const { caller, sql, run, serve, expectRefused } = await begin(t)
   const create = ['keys', 'create', '--user', caller.userId, '--name', 'x']
-  await refused({ HASH_SECRET: wrong, LOG_LEVEL: 'silent' }, 'serve')
-  await refused({ HASH_SECRET: wrong, HASH_SECRET_PREVIOUS: wrongToo, LOG_LEVEL: 'silent' }, 'serve')
-  await refused({ HASH_SECRET: wrong }, ...create)
+  expectRefused(await serve({ HASH_SECRET: wrong, LOG_LEVEL: 'silent' }))
+  expectRefused(await serve({ HASH_SECRET: wrong, HASH_SECRET_PREVIOUS: wrongToo, LOG_LEVEL: 'silent' }))
+  expectRefused(await run({ HASH_SECRET: wrong }, ...create))
   const [made] = await sql`select count(*)::int as keys from api_keys`
   t.equal(made!.keys, 1)
-  const { code } = await runLatchkey(t, env({ HASH_SECRET: wrong }), 'keys', 'list', '--user', caller.userId)
+  const { code } = await run({ HASH_SECRET: wrong }, 'keys', 'list', '--user', caller.userId)
   t.equal(code, 0, 'a command that makes no key does not need the secret')
 })
 
 t.test('under a new secret that is accepted it starts, and the old keys are unknown', async (t) => {
-  const { caller, sql, env, verify } = await begin(t)
+  const { caller, sql, run, verify } = await begin(t)
   const accepting = { HASH_SECRET: wrong, ACCEPT_NEW_HASH_SECRET: '1' }
   t.equal(await verify(accepting), 401)
   const create = ['keys', 'create', '--user', caller.userId, '--name', 'x']
-  t.equal((await runLatchkey(t, env(accepting), ...create)).code, 0)
+  t.equal((await run(accepting, ...create)).code, 0)
   const [old] = await sql`select hash_secret_id as id from api_keys where id = ${caller.id}`
   t.equal(old!.id, keyHasher(hashSecret).secretId, 'and stay as they are')
   t.equal(await verify({ HASH_SECRET: wrong }), 401, 'one usable key of its own is enough from then on')

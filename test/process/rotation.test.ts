@@ -2,10 +2,9 @@
 import postgres from 'postgres'
 import t, { type Test } from 'tap'
 import { keyHasher } from '../../src/rules/key-hasher.ts'
-import { hashSecret, makeCaller, makeKey, startInstance } from '../instance.ts'
+import { hashSecret, type Instance, makeCaller, makeKey, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
-import { ask } from './ask.ts'
-import { type Env, externalEnv, runLatchkey, type Serving, serveLatchkey } from './latchkey.ts'
+import { type Env, externalEnv, openCommandLine } from './latchkey.ts'
 import { until } from './until.ts'
 
 const oldSecret = hashSecret
@@ -21,16 +20,7 @@ async function begin(t: Test) {
   const used = await makeKey(instance, { userId: caller.userId })
   const unused = await makeKey(instance, { userId: caller.userId })
   await instance.close()
-  const serve = (env: Env) => serveLatchkey(t, externalEnv(services, env))
-  const status = async (env: Env) => {
-    const { code, stdout, stderr } = await runLatchkey(
-      t,
-      externalEnv(services, env),
-      ...['keys', 'rehash-status', '--json'],
-    )
-    t.equal(code, 0, stderr)
-    return JSON.parse(stdout)
-  }
+  const serve = (env: Env) => startInstance(t, services, env)
   const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })
   t.teardown(() => sql.end({ timeout: 1 }))
   /** Resolves once this many keys are hashed under the new secret. */
@@ -39,16 +29,23 @@ async function begin(t: Test) {
       const found = await sql`select from api_keys where hash_secret_id = ${keyHasher(newSecret).secretId}`
       return found.length === keys
     })
-  return { caller, used, unused, serve, status, rehashed }
+  return { services, caller, used, unused, serve, rehashed }
 }
 
-const verify = async ({ url }: Serving, { token }: { token: string }) =>
-  (await ask(`GET ${url}/v1/verify`, { token })).status
+const verify = async ({ ask }: Instance, { token }: { token: string }) =>
+  (await ask('GET', '/v1/verify', { token })).status
 
 t.test(
   'keys of the previous secret work, are hashed again when used, and are counted until then',
   async (t) => {
-    const { caller, used, unused, serve, status, rehashed } = await begin(t)
+    const { services, caller, used, unused, serve, rehashed } = await begin(t)
+    const { runWith } = await openCommandLine(t)
+    const status = async (env: Env) => {
+      const words = ['keys', 'rehash-status', '--json']
+      const { code, stdout, stderr } = await runWith(externalEnv(services, env), ...words)
+      t.equal(code, 0, stderr)
+      return JSON.parse(stdout)
+    }
     t.match(await status(before), { usable: 3, current: 3, left: 0 })
     t.match(await status(after), { usable: 3, current: 0, left: 3, previous: 3, other: 0 })
 
@@ -57,7 +54,7 @@ t.test(
     t.equal(await verify(service, used), 200, 'and from the cache')
     await rehashed(1)
 
-    const minted = await ask(`POST ${service.url}/v1/keys`, { token: caller.token, json: { name: 'new' } })
+    const minted = await service.ask('POST', '/v1/keys', { token: caller.token, json: { name: 'new' } })
     t.equal(minted.status, 201)
     await rehashed(3)
     t.match(await status(after), { usable: 4, current: 3, left: 1, previous: 1, other: 0 })
@@ -69,7 +66,7 @@ t.test(
     t.match(await status({ HASH_SECRET: newSecret }), { left: 1, previous: 0, other: 1 })
     t.equal(await verify(service, unused), 200, 'it is not lost')
 
-    const revoked = await ask(`DELETE ${service.url}/v1/keys/${unused.id}`, { token: caller.token })
+    const revoked = await service.ask('DELETE', `/v1/keys/${unused.id}`, { token: caller.token })
     t.equal(revoked.status, 200)
     t.equal(await verify(service, unused), 401)
     t.equal((await status(after)).usable, 3, 'a revoked key need not be hashed again')
@@ -90,7 +87,7 @@ t.test('instances at different steps of a rotation know the same keys', async (t
     [prepared, rotated],
     [rotated, prepared],
   ] as const) {
-    const minted = await ask(`POST ${on.url}/v1/keys`, { token: caller.token, json: { name: 'new' } })
+    const minted = await on.ask('POST', '/v1/keys', { token: caller.token, json: { name: 'new' } })
     t.equal(
       await verify(other, { token: minted.body.plain_key }),
       200,
