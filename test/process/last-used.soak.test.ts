@@ -5,10 +5,10 @@ import { makeCaller } from '../instance.ts'
 import { begin } from './last-used.ts'
 import { until } from './until.ts'
 
+const { instance, stored } = await begin(t)
 const nowS = () => Math.floor(Date.now() / 1000)
 
 t.test('a use is in Postgres within a second', async (t) => {
-  const { instance, stored } = await begin(t)
   for (const delayMs of [0, 170, 340]) {
     const caller = await makeCaller(instance)
     await pause(delayMs) // another phase of the regular writing
@@ -22,7 +22,6 @@ t.test('a use is in Postgres within a second', async (t) => {
 })
 
 t.test('under steady use Postgres is never more than a second behind', async (t) => {
-  const { instance, stored } = await begin(t)
   const { id, token } = await makeCaller(instance)
   const endMs = Date.now() + 3000
   let using = true

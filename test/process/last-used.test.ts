@@ -4,10 +4,10 @@ import { makeCaller, makeKey } from '../instance.ts'
 import { begin } from './last-used.ts'
 import { until } from './until.ts'
 
+const { instance, sql, stored } = await begin(t)
 const nowS = () => Math.floor(Date.now() / 1000)
 
 t.test('a use is written, as the second of the use', async (t) => {
-  const { instance, stored } = await begin(t)
   const caller = await makeCaller(instance)
   const usedS = nowS()
   await instance.ask('GET', '/v1/verify', { token: caller.token })
@@ -16,7 +16,6 @@ t.test('a use is written, as the second of the use', async (t) => {
 })
 
 t.test('reads show a use that is not yet in Postgres', async (t) => {
-  const { instance, sql, stored } = await begin(t)
   const used = await makeCaller(instance)
   const reader = await makeKey(instance, { userId: used.userId })
   const byReader = { token: reader.token }
@@ -38,7 +37,6 @@ t.test('reads show a use that is not yet in Postgres', async (t) => {
 })
 
 t.test('a key that was never used has none, and a refused use does not count', async (t) => {
-  const { instance, stored } = await begin(t)
   const caller = await makeCaller(instance)
   const idle = await makeKey(instance, { userId: caller.userId })
   const { body } = await instance.ask('GET', `/v1/keys/${idle.id}`, { token: caller.token })

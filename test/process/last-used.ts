@@ -11,5 +11,5 @@ export async function begin(t: Test) {
   t.teardown(() => sql.end({ timeout: 1 }))
   const stored = async (id: string): Promise<number | null> =>
     (await sql`select extract(epoch from last_used_at)::float8 as at from api_keys where id = ${id}`)[0]!.at
-  return { services, instance, sql, stored }
+  return { instance, sql, stored }
 }

@@ -1,35 +1,32 @@
 // A key that is revoked while it creates another key mints nothing.
 import { setTimeout as pause } from 'node:timers/promises'
 import postgres from 'postgres'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { makeKey, makeUser, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
 import { until } from './until.ts'
 
-const rounds = 100
+const rounds = 40
 const atOnce = 4
 
-async function begin(t: Test) {
-  const services = await useServices(t)
-  const a = await startInstance(t, services)
-  const b = await startInstance(t, services)
-  const sql = postgres(services.databaseUrl, { max: 3, onnotice: () => {} })
-  t.teardown(() => sql.end({ timeout: 1 }))
-  const minted = async (name: string) => (await sql`select id from api_keys where name = ${name}`).length
-  /** A user, the key that mints, and one to revoke it by. */
-  async function people() {
-    const user = await makeUser(a)
-    const manager = await makeKey(a, { userId: user.id })
-    return { user, manager, key: await makeKey(a, { userId: user.id }) }
-  }
-  return { a, b, sql, minted, people }
+const services = await useServices(t)
+const a = await startInstance(t, services)
+const b = await startInstance(t, services)
+const sql = postgres(services.databaseUrl, { max: 3, onnotice: () => {} })
+t.teardown(() => sql.end({ timeout: 1 }))
+const minted = async (name: string) => (await sql`select id from api_keys where name = ${name}`).length
+
+/** A user, the key that mints, and one to revoke it by. */
+async function people() {
+  const user = await makeUser(a)
+  const manager = await makeKey(a, { userId: user.id })
+  return { user, manager, key: await makeKey(a, { userId: user.id }) }
 }
 
 /** Two instances race; the creation is 201 with the key there, or the uniform 401 with nothing there. */
 t.test(
   'a creation that races with the revocation of its key mints a key or is refused, never both',
   async (t) => {
-    const { a, b, minted, people } = await begin(t)
     const outcomes = { created: 0, refused: 0 }
     const wrong: string[] = []
     let left = rounds
@@ -74,7 +71,7 @@ t.test(
 )
 
 /** Resolves when a creation waits for a lock. */
-const creationWaits = (sql: postgres.Sql) =>
+const creationWaits = () =>
   until('the creation waits', async () => {
     const waiting = await sql`
       select from pg_stat_activity
@@ -85,14 +82,13 @@ const creationWaits = (sql: postgres.Sql) =>
 t.test(
   'a creation that was authenticated before the revocation and decided after it mints nothing',
   async (t) => {
-    const { a, b, sql, minted, people } = await begin(t)
     const { user, manager, key } = await people()
     let creation: ReturnType<typeof b.ask> | undefined
     await sql.begin(async (tx) => {
       // Where a creation stops before it decides: it locks its owner first.
       await tx`select from users where id = ${user.id} for update`
       creation = b.ask('POST', '/v1/keys', { token: key.token, json: { name: 'too late' } })
-      await creationWaits(sql)
+      await creationWaits()
       t.equal((await a.ask('DELETE', `/v1/keys/${key.id}`, { token: manager.token })).status, 200)
     })
     const { status, headers } = await creation!
@@ -105,13 +101,12 @@ t.test(
 t.test(
   'a creation that was authenticated before its owner was deleted and decided after it mints nothing',
   async (t) => {
-    const { b, sql, minted, people } = await begin(t)
     const { user, key } = await people()
     let creation: ReturnType<typeof b.ask> | undefined
     await sql.begin(async (tx) => {
       await tx`update users set deleted_at = now() where id = ${user.id}`
       creation = b.ask('POST', '/v1/keys', { token: key.token, json: { name: 'too late' } })
-      await creationWaits(sql)
+      await creationWaits()
     })
     t.equal((await creation!).status, 401)
     t.equal(await minted('too late'), 0)
@@ -119,7 +114,6 @@ t.test(
 )
 
 t.test('a revocation does not answer while a creation by that key is being written', async (t) => {
-  const { a, b, sql, minted, people } = await begin(t)
   const { manager, key } = await people()
   // Each insert into api_keys waits for a lock that the test holds.
   await sql.unsafe(`
@@ -137,7 +131,7 @@ t.test('a revocation does not answer while a creation by that key is being writt
         order.push('creation')
         return status
       })
-    await creationWaits(sql)
+    await creationWaits()
     revocation = a.ask('DELETE', `/v1/keys/${key.id}`, { token: manager.token }).then(({ status }) => {
       order.push('revocation')
       return status
