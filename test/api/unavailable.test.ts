@@ -1,6 +1,7 @@
 // While Postgres is down, what cannot be decided is a 503 that says when to come back, and never a 401 or a 404.
 import t from 'tap'
-import { makeCaller, makeKey, realTimeLimits, startInstance } from '../instance.ts'
+import { makeCaller, makeKey, realTimeLimits, startInstance, startOps } from '../instance.ts'
+import { parsePrometheus } from '../process/prometheus.ts'
 import { until } from '../process/until.ts'
 import { startPrivatePostgres, useServices } from '../services/index.ts'
 import { expectError, expectRated, isRated } from './expect-error.ts'
@@ -11,6 +12,14 @@ const instance = await startInstance(t, services, {}, realTimeLimits)
 const caller = await makeCaller(instance)
 const { token } = caller
 const sibling = await makeKey(instance, { userId: caller.userId })
+
+const ops = await startOps(t, instance)
+/** The status and the body of readiness, and the gauge. */
+async function readiness() {
+  const { status, body } = await ops.ask('GET', '/readyz')
+  const { text } = await ops.ask('GET', '/metrics')
+  return [status, body.postgres, parsePrometheus(text).value('latchkey_postgres_degraded')]
+}
 
 const verify = (headers: Record<string, string>) => instance.ask('GET', '/v1/verify', { headers })
 const withKey = ({ token }: { token: string }) => verify({ authorization: `Bearer ${token}` })
@@ -25,6 +34,7 @@ const untilBack = () =>
 
 t.test('while Postgres is frozen nothing hangs, and no key is refused that could be good', async (t) => {
   t.equal((await withKey(caller)).status, 200, 'it is cached')
+  t.strictSame(await readiness(), [200, 'ok', 0])
   await postgres.freeze()
   const answers = await Promise.all([
     withKey(sibling),
@@ -71,9 +81,12 @@ t.test(
     }
     t.equal((await withKey(caller)).status, 200, 'a cached key still works')
     t.equal((await instance.ask('GET', '/docs/errors/service_unavailable')).status, 200)
+    t.strictSame(await readiness(), [200, 'down', 1], 'it stays ready')
+    t.equal((await ops.ask('GET', '/healthz')).status, 200)
 
     await postgres.restart()
     await untilBack()
+    t.strictSame(await readiness(), [200, 'ok', 0])
     const { body } = await instance.ask('GET', `/v1/keys/${sibling.id}`, { token })
     t.match(body, { name: sibling.name, revoked_at: null }, 'unchanged')
     expectError(t, await verify({}), 'unauthorized')

@@ -1,44 +1,41 @@
-// The ops listener: what a probe, a scraper and an operator see, also while Redis or Postgres is down.
+// The ops listener: what a probe, a scraper and an operator see. (While Postgres is down: test/api/unavailable.test.ts.)
 import t from 'tap'
-import { makeCaller, startInstance } from '../instance.ts'
-import { startPrivatePostgres, startPrivateRedis, useServices } from '../services/index.ts'
+import { makeCaller, startInstance, startOps } from '../instance.ts'
+import { useServices } from '../services/index.ts'
 import { ask } from './ask.ts'
-import { externalEnv, type Serving, serveLatchkey } from './latchkey.ts'
 import { parsePrometheus } from './prometheus.ts'
-import { until } from './until.ts'
-
-const ready = async ({ opsUrl }: Serving) => ask(`GET ${opsUrl}/readyz`)
-const metrics = async ({ opsUrl }: Serving) => parsePrometheus((await ask(`GET ${opsUrl}/metrics`)).text)
-const verify = ({ url }: Serving, token: string) => ask(`GET ${url}/v1/verify`, { token })
 
 const services = await useServices(t)
 const instance = await startInstance(t, services)
-const service = await serveLatchkey(t, externalEnv(services))
+const { url } = instance
+const { url: opsUrl } = await startOps(t, instance)
+
+const metrics = async () => parsePrometheus((await ask(`GET ${opsUrl}/metrics`)).text)
+const verify = (token: string) => ask(`GET ${url}/v1/verify`, { token })
 
 t.test(
   'the ops listener has a port of its own, probes that need no key, and the envelope for the rest',
   async (t) => {
-    t.not(service.url, service.opsUrl)
-    t.equal((await ask(`GET ${service.opsUrl}/healthz`)).status, 200)
-    const { status, body, headers } = await ready(service)
+    t.equal((await ask(`GET ${opsUrl}/healthz`)).status, 200)
+    const { status, body, headers } = await ask(`GET ${opsUrl}/readyz`)
     t.equal(status, 200)
     t.match(body, { status: 'ready', redis: String, postgres: 'ok' })
     t.equal(headers.get('cache-control'), 'no-store')
 
     for (const path of ['/nothing', '/v1/keys', '/v1/verify', '/metrics/x']) {
-      const { status, body, headers } = await ask(`GET ${service.opsUrl}${path}`)
+      const { status, body, headers } = await ask(`GET ${opsUrl}${path}`)
       t.equal(status, 404, path)
       t.match(body.error, {
         ...{ type: 'not_found_error', code: 'route_not_found', message: /./, param: '', suggestion: /./ },
         ...{ docs_url: /\/docs\/errors\/route_not_found$/, request_id: headers.get('x-request-id')! },
       })
     }
-    const malformed = await ask(`GET ${service.opsUrl}/%zz`)
+    const malformed = await ask(`GET ${opsUrl}/%zz`)
     t.ok(malformed.status === 400 || malformed.status === 404)
     const envelope = { code: String, docs_url: String, request_id: /^req_/, suggestion: String }
     t.match(malformed.body.error, envelope, 'a malformed path too')
     for (const path of ['/healthz', '/readyz', '/metrics']) {
-      t.equal((await ask(`GET ${service.url}${path}`)).status, 401, `${path} is not on the public listener`)
+      t.equal((await ask(`GET ${url}${path}`)).status, 401, `${path} is not on the public listener`)
     }
   },
 )
@@ -48,21 +45,21 @@ t.test(
   async (t) => {
     for (;;) {
       const caller = await makeCaller(instance, { rateLimitRpm: 3 })
-      const before = await metrics(service)
+      const before = await metrics()
       const resets = new Set<string | null>()
       for (const expected of [200, 200, 200, 429, 429]) {
-        const { status, headers } = await verify(service, caller.token)
+        const { status, headers } = await verify(caller.token)
         resets.add(headers.get('x-ratelimit-reset'))
         if (resets.size === 1) t.equal(status, expected)
       }
       // The minute ended in between, and the key was admitted again: once more, in the new one.
       if (resets.size > 1) continue
-      await verify(service, `${caller.token}0`)
-      await ask(`GET ${service.url}/v1/verify`, { headers: { authorization: 'Basic eDp5' } })
-      await ask(`GET ${service.url}/v1/verify`)
-      await ask(`GET ${service.url}/v1/verify`)
+      await verify(`${caller.token}0`)
+      await ask(`GET ${url}/v1/verify`, { headers: { authorization: 'Basic eDp5' } })
+      await ask(`GET ${url}/v1/verify`)
+      await ask(`GET ${url}/v1/verify`)
 
-      const { text, headers } = await ask(`GET ${service.opsUrl}/metrics`)
+      const { text, headers } = await ask(`GET ${opsUrl}/metrics`)
       t.match(headers.get('content-type'), /^text\/plain; version=0\.0\.4/)
       const after = parsePrometheus(text)
       const grew = (name: string, labels: Record<string, string> = {}) =>
@@ -87,64 +84,6 @@ t.test(
       t.notOk(text.includes(caller.token.slice(10)), 'no metric has a secret')
       return
     }
-  },
-)
-
-t.test(
-  'the readiness body and the gauge follow a Redis that freezes and comes back, and it stays ready',
-  async (t) => {
-    const redis = await startPrivateRedis(t)
-    if (redis === null) return
-    const { databaseUrl, connectRedis } = await useServices(t)
-    const services = { databaseUrl, redisUrl: redis.url, connectRedis }
-    const caller = await makeCaller(await startInstance(t, services))
-    const service = await serveLatchkey(t, externalEnv(services))
-    const degraded = async () => (await metrics(service)).value('latchkey_redis_degraded')
-
-    t.equal((await verify(service, caller.token)).status, 200)
-    t.match((await ready(service)).body, { redis: 'shared' })
-    t.equal(await degraded(), 0)
-    t.ok((await metrics(service)).value('latchkey_batch_size_count', { batch: 'counter' }) >= 1)
-
-    await redis.freeze()
-    t.equal((await verify(service, caller.token)).status, 200)
-    const { status, body } = await ready(service)
-    t.equal(status, 200, 'a shared server that is down does not fail it')
-    t.match(body, { status: 'ready', redis: 'local' })
-    t.equal(await degraded(), 1)
-
-    await redis.thaw()
-    await until('it counts in Redis again', async () => (await ready(service)).body.redis === 'shared')
-    t.equal(await degraded(), 0)
-  },
-)
-
-t.test(
-  'the readiness body and the gauge follow a Postgres that is killed and restarted, and it stays ready',
-  async (t) => {
-    const postgres = await startPrivatePostgres(t)
-    const { redisUrl, connectRedis } = await useServices(t)
-    const services = { databaseUrl: postgres.url, redisUrl, connectRedis }
-    const instance = await startInstance(t, services)
-    const caller = await makeCaller(instance)
-    await instance.close()
-    const service = await serveLatchkey(t, externalEnv(services))
-    const degraded = async () => (await metrics(service)).value('latchkey_postgres_degraded')
-    t.match((await ready(service)).body, { postgres: 'ok' })
-    t.equal(await degraded(), 0)
-
-    await postgres.kill()
-    t.equal((await verify(service, caller.token)).status, 503, 'a key never seen cannot be decided')
-    const { status, body } = await ready(service)
-    t.equal(status, 200)
-    t.match(body, { status: 'ready', postgres: 'down' })
-    t.equal(await degraded(), 1)
-    t.equal((await ask(`GET ${service.opsUrl}/healthz`)).status, 200)
-
-    await postgres.restart()
-    await until('keys are looked up again', async () => (await verify(service, caller.token)).status === 200)
-    t.match((await ready(service)).body, { postgres: 'ok' })
-    t.equal(await degraded(), 0)
   },
 )
 

@@ -35,7 +35,8 @@ export const untilShared = (service: Serving, boundMs?: number) =>
 /** Resolves once it counts locally for this cause, and readiness, metric and log say so. */
 export async function untilCause(service: Serving, cause: string): Promise<void> {
   await until(`it says ${cause}`, async () => {
-    const { redis, redis_cause } = await readyBody(service)
+    const { status, redis, redis_cause } = await readyBody(service)
+    if (status !== 'ready') throw new Error(`readiness says ${status}`)
     return redis === 'local' && redis_cause === cause
   })
   const metrics = await metricsOf(service)

@@ -18,9 +18,9 @@ t.test('a wrong password shows in readiness, metrics and log, but the password i
   await admin.config('SET', 'requirepass', 'wrong-password')
   await untilShared(service)
   t.strictSame(await readyBody(service), { status: 'ready', redis: 'shared', postgres: 'ok' })
-  const causes = (await metricsOf(service)).samples.filter(
-    ({ name }) => name === 'latchkey_redis_degraded_cause',
-  )
+  const metrics = await metricsOf(service)
+  t.equal(metrics.value('latchkey_redis_degraded'), 0)
+  const causes = metrics.samples.filter(({ name }) => name === 'latchkey_redis_degraded_cause')
   t.ok(
     causes.length > 10 && causes.every(({ value }) => value === 0),
     'every cause has a metric, and none is set',
