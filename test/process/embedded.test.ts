@@ -18,11 +18,14 @@ const hasCurl = await promisify(execFile)('curl', ['--version']).then(
   () => false,
 )
 
+// One story, in which each test goes on where the one before has ended.
+const env = await embeddedEnv(t)
+const service = await serveLatchkey(t, env)
+const shownToken = async () => (await until('the key is shown', () => /lk_\w+/.exec(service.stdout)))[0]
+
 t.test(
   'the first start shows its progress, and prints one key and a curl line that works as printed',
   async (t) => {
-    const env = await embeddedEnv(t)
-    const service = await serveLatchkey(t, env)
     const shown = await until('the key is shown', () => /^ +(curl .*)$/m.exec(service.stdout))
     const lines = plainLines(service.stdout)
     t.ok(lines.findIndex((line) => /Postgres/.test(line)) < lines.findIndex((line) => /lk_/.test(line)))
@@ -58,14 +61,12 @@ t.test(
 t.test(
   'a later start finds its data and secret and prints no key, after SIGTERM and after kill -9',
   async (t) => {
-    const env = await embeddedEnv(t)
-    const first = await serveLatchkey(t, env)
-    const token = (await until('the key is shown', () => /lk_\w+/.exec(first.stdout)))[0]
+    const token = await shownToken()
     const secret = await readFile(join(env.DATA_DIR, 'hash-secret'), 'utf8')
     const postmaster = await postmasterOf(env.DATA_DIR)
     t.ok(postmaster)
-    first.kill('SIGTERM')
-    t.equal((await first.ended).code, 0)
+    service.kill('SIGTERM')
+    t.equal((await service.ended).code, 0)
     t.ok(await waitUntilGone([postmaster!], 0), 'Postgres is gone by then')
 
     const second = await serveLatchkey(t, env)
@@ -95,11 +96,7 @@ t.test(
 t.test(
   'a lost secret is not replaced while there are keys under it; another HASH_SECRET must be accepted',
   async (t) => {
-    const env = await embeddedEnv(t)
-    const first = await serveLatchkey(t, env)
-    const token = (await until('the key is shown', () => /lk_\w+/.exec(first.stdout)))[0]
-    first.kill('SIGTERM')
-    await first.ended
+    const token = await shownToken()
     const verify = async (more: Env) => {
       const service = await serveLatchkey(t, { ...env, ...more })
       const { status } = await ask(`GET ${service.url}/v1/verify`, { token })
