@@ -14,8 +14,8 @@ const answerOf = async (...words: string[]) => JSON.parse((await run(...words, '
 const user = await answerOf('users', 'create', '--name', 'Ada', '--external-id', 'customer-17')
 const key = await answerOf('keys', 'create', '--user', user.id, '--name', 'ci')
 
-async function lookUpFromStdin(query: string, ...words: string[]) {
-  const child = spawn(process.execPath, [await builtCli(), 'lookup', '-', ...words], { env })
+async function lookUpFromStdin(query: string) {
+  const child = spawn(process.execPath, [await builtCli(), 'lookup', '-'], { env })
   child.stdin.on('error', () => {}).end(query)
   const [[code], stdout, stderr] = await Promise.all([
     once(child, 'close'),
@@ -33,16 +33,12 @@ t.test('a whole key from stdin is found, and appears nowhere', async (t) => {
       t.match(stdout, fact)
     t.notMatch(stdout, key.plain_key)
   }
-  t.match(JSON.parse((await lookUpFromStdin(key.plain_key, '--json')).stdout), {
-    type: 'key',
-    key: { id: key.id },
-  })
 })
 
 t.test('a whole key as an argument is found too, with a warning', async (t) => {
-  const { code, stdout, stderr } = await run('lookup', key.plain_key)
+  const { code, stdout, stderr } = await run('lookup', key.plain_key, '--json')
   t.equal(code, 0)
-  t.match(stdout, key.id)
+  t.match(JSON.parse(stdout), { type: 'key', key: { id: key.id } })
   t.match(stderr, /history.*latchkey lookup -/)
   t.notMatch(stdout + stderr, key.plain_key)
 })
