@@ -10,6 +10,7 @@ import { openService, type Service } from '../src/process/service.ts'
 import { newId } from '../src/rules/id.ts'
 import { keyBody, type User } from '../src/stores.ts'
 import { type Described, describedBy } from './openapi/described.ts'
+import { ask } from './process/ask.ts'
 import type { Services } from './services/index.ts'
 import { scaled } from './soak.ts'
 
@@ -128,41 +129,11 @@ export async function startOps(
 /** Every response must be one that the listener's API document describes. */
 function asker(url: string, app: FastifyInstance) {
   let expectDescribed: Described | undefined
-  return async (method: string, path: string, ask?: Ask) => {
-    const answer = await ask1(url, method, path, ask)
+  return async (method: string, path: string, asked?: Ask) => {
+    const answer = await ask(`${method} ${url}${path}`, asked)
     expectDescribed ??= describedBy(app.openapi())
     expectDescribed(method, path, answer)
     return answer
-  }
-}
-
-async function ask1(
-  url: string,
-  method: string,
-  path: string,
-  { token, json, body, headers }: Ask = {},
-): Promise<Answer> {
-  const response = await fetch(url + path, {
-    method,
-    headers: {
-      ...(token !== undefined && { authorization: `Bearer ${token}` }),
-      ...(json !== undefined && { 'content-type': 'application/json' }),
-      ...headers,
-    },
-    ...(json !== undefined
-      ? { body: JSON.stringify(json) }
-      : body !== undefined
-        ? { body: body as never }
-        : {}),
-    redirect: 'manual',
-  })
-  const text = await response.text()
-  const isJson = response.headers.get('content-type')?.startsWith('application/json') ?? false
-  return {
-    status: response.status,
-    headers: response.headers,
-    text,
-    body: isJson && text !== '' ? JSON.parse(text) : null,
   }
 }
 
