@@ -93,7 +93,7 @@ t.test('usage shows the history of a key with a sparkline', async (t: Test) => {
   )
   t.match(await answerOf('usage', limited.id, '--step', 'day'), { step: 'day' })
   t.match((await run('usage', 'apk_absent')).stderr, /there is no key apk_absent/)
-  t.match((await run('usage', limited.id, '--since', '300d')).stderr, /--since.*more than 1500.*--step/)
+  t.match((await run('usage', limited.id, '--since', '300d')).stderr, /at most 1500 .*--since.*--step/)
 })
 
 t.test('a sparkline is at most as wide as asked, and keeps its peaks', async (t) => {
