@@ -20,7 +20,17 @@ const elsewhere =
   /^(route_not_found|method_not_allowed|unauthorized|operator_unauthorized|rate_limit_exceeded)$/
 const ofAnyRequest = /^(bad_request|request_timeout|headers_too_large|internal_error|service_unavailable)$/
 
+const checks = new Map<string, Described>()
+
+/** Instances that have the same document share its validators: to make them takes longest. */
 export function describedBy(document: OpenApiDocument): Described {
+  const text = JSON.stringify(document)
+  const described = checks.get(text) ?? checksOf(document)
+  checks.set(text, described)
+  return described
+}
+
+function checksOf(document: OpenApiDocument): Described {
   const ajv = new Ajv2020({ strict: false, validateSchema: false, formats: { uri: URL.canParse } })
   ajv.addSchema({ $id: 'api', components: document.components })
   const validators = new Map<Schema, ValidateFunction>()
