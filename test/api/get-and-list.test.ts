@@ -158,7 +158,7 @@ t.test(
     const { token, ids } = await callerWithKeys(43)
     await fc.assert(
       fc.asyncProperty(anyPageSizes, async (sizes) => assert.deepEqual(await walk(token, sizes), ids)),
-      { numRuns: 20 },
+      { numRuns: 6 },
     )
     await fc.assert(
       fc.asyncProperty(pageSizes, async (sizes) => {
@@ -171,7 +171,7 @@ t.test(
           )
         assert.deepEqual(walks.flat().sort(), ids.toSorted())
       }),
-      { numRuns: 5 },
+      { numRuns: 2 },
     )
   },
 )
@@ -185,7 +185,7 @@ t.test('a walk sees every key that was there when it began, once, while others a
       assert.equal(new Set(seen).size, seen.length, 'nothing twice')
       assert.deepEqual(seen.slice(-ids.length), ids, 'new keys come before, never between')
     }),
-    { numRuns: 8 },
+    { numRuns: 3 },
   )
 })
 
@@ -199,6 +199,6 @@ t.test('keys created at once on two instances have one order', async () => {
   assert.deepEqual(all.toSorted(), [id, ...created.map(({ body }) => body.id)].sort())
   await fc.assert(
     fc.asyncProperty(pageSizes, async (sizes) => assert.deepEqual(await walk(token, sizes), all)),
-    { numRuns: 5 },
+    { numRuns: 2 },
   )
 })

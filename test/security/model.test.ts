@@ -21,7 +21,7 @@ const instances = [await startInstance(t, services, env), await startInstance(t,
  * At least; a brief run goes on until each of these has been seen. Otherwise the sequences would
  * not reach what they are to try.
  */
-const wanted = scaled(2000, 1_000_000)
+const wanted = scaled(1000, 1_000_000)
 const all = ['use', 'create', 'patch', 'delete', 'get', 'list']
 const parameters = ['name', 'rate_limit_rpm', 'expires_at']
 const tally = tallyOf([
