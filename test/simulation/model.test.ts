@@ -80,14 +80,17 @@ if (server)
       const [wanted, found] = await step()
       const seen: unknown[] = [wanted]
       const modelled: unknown[] = [found]
-      for (const name of (await real.keys('*')).sort()) {
-        const [text, ttlMs] = [await real.get(name), await real.pttl(name)]
-        const entry = model.data.get(name)
+      const reading = real.pipeline().keys('*')
+      for (const name of model.data.keys()) reading.get(name).pttl(name)
+      const [stored, ...values] = (await reading.exec())!.map(([, reply]) => reply)
+      seen.push((stored as string[]).sort())
+      modelled.push([...model.data.keys()].sort())
+      for (const [i, [name, entry]] of [...model.data].entries()) {
+        const [text, ttlMs] = [values[2 * i], values[2 * i + 1] as number]
         seen.push([name, text, true])
-        const modelTtlMs = (entry?.expiresMs ?? 0) - micros / 1000
-        modelled.push([name, entry?.text, Math.abs(modelTtlMs - ttlMs) < expiryOffByMsMax])
+        const modelTtlMs = entry.expiresMs - micros / 1000
+        modelled.push([name, entry.text, Math.abs(modelTtlMs - ttlMs) < expiryOffByMsMax])
       }
-      if (model.data.size !== seen.length - 1) modelled.push([...model.data.keys()])
       if (!isDeepStrictEqual(modelled, seen))
         return void t.strictSame(modelled, seen, `command ${n}: ${what}`)
     }
