@@ -1,15 +1,13 @@
 // compose.yaml and the files that it mounts. There need not be a Docker engine.
-import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
-import { readFile, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { readFile } from 'node:fs/promises'
 import t from 'tap'
 import { parse } from 'yaml'
 import { readConfig } from '../../src/config.ts'
 import { makeCaller, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
-import { accepts, freePort } from '../services/ports.ts'
-import { launch, startPrivateServer } from '../services/private-server.ts'
+import { startProxy } from '../services/load-balancer.ts'
+import { freePort } from '../services/ports.ts'
 
 const root = new URL('../../', import.meta.url)
 const read = (name: string) => readFile(new URL(name, root), 'utf8')
@@ -75,7 +73,6 @@ t.test('Prometheus scrapes each instance, and Grafana asks Prometheus', async (t
 })
 
 t.test('nginx spreads requests, and passes on who the client is', async (t) => {
-  if (spawnSync('nginx', ['-v']).status !== 0) return t.pass('behind nginx', { skip: 'there is no nginx' })
   const used = await useServices(t)
   const backends = await Promise.all(instances.map(() => startInstance(t, used, { TRUST_PROXY: '1' })))
   const port = await freePort()
@@ -85,17 +82,16 @@ t.test('nginx spreads requests, and passes on who the client is', async (t) => {
     .replace('http {', `http { ${temporary.map((name) => `${name}_temp_path ${name};`).join(' ')}`)
   for (const [i, name] of instances.entries())
     config = config.replace(`${name}:3000`, `127.0.0.1:${backends[i]!.port}`)
-  await startPrivateServer(t, 'nginx', async (folder) => {
-    const file = join(folder, 'nginx.conf')
-    await writeFile(file, config)
-    const args = ['-e', 'stderr', '-p', folder, '-c', file, '-g', 'daemon off; pid nginx.pid;']
-    t.match(spawnSync('nginx', [...args, '-t'], { encoding: 'utf8' }), { status: 0 })
-    return launch({ command: 'nginx', args, folder, mark: file, ready: () => accepts(port) })
+  const front = await startProxy(t, 'nginx', {
+    port,
+    files: { 'nginx.conf': config },
+    args: (folder) => ['-e', 'stderr', '-p', folder, '-c', 'nginx.conf', '-g', 'daemon off; pid nginx.pid;'],
   })
+  if (front === null) return
 
   const { token } = await makeCaller(backends[0]!)
   const verify = (headers: Record<string, string>) =>
-    fetch(`http://127.0.0.1:${port}/v1/verify`, { headers: { 'x-forwarded-for': '203.0.113.9', ...headers } })
+    fetch(`${front.url}/v1/verify`, { headers: { 'x-forwarded-for': '203.0.113.9', ...headers } })
   for (let n = 0; n < 9; n++) t.equal((await verify({ authorization: `Bearer ${token}` })).status, 200)
   for (const { service } of backends) t.ok(service.metrics.traffic().answers[2]! > 0)
   const refused = await verify({})
