@@ -19,7 +19,7 @@ const list = <T>(length: number, make: (i: number) => T) => Array.from({ length 
 t.test('creations, changes and revocations are committed when they are answered', async (t) => {
   const { id, token } = await makeCaller(instance)
   const client = async (number: number) => {
-    for (let round = 0; round < 4; round++) {
+    for (let round = 0; round < 8; round++) {
       const reads = [`/v1/keys/${id}`, '/v1/keys?limit=5'].map((path) => instance.ask('GET', path, { token }))
       const created = await create(token, `client ${number}, round ${round}`)
       const path = `/v1/keys/${created.body.id}`
@@ -37,6 +37,9 @@ t.test('creations, changes and revocations are committed when they are answered'
     }
   }
   await Promise.all(list(12, client))
+  const open = await sql`
+    select query from pg_stat_activity where datname = current_database() and state = 'idle in transaction'`
+  t.same([...open], [], 'no connection was left in a transaction')
 })
 
 t.test('changes of different members are all made', async (t) => {

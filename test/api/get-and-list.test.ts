@@ -41,18 +41,6 @@ t.test('a key of the caller is 200 and the key object', async (t) => {
   t.equal(answer.body.key_prefix, token.slice(0, 10))
 })
 
-t.test('last_used_at shows a use before it is written, even that of the request itself', async (t) => {
-  const { id, token, userId } = await makeCaller(instance)
-  const key = await makeKey(instance, { userId })
-  const beforeS = nowS()
-  await instance.ask('GET', '/v1/verify', { token: key.token })
-  const [used, own] = [(await get(token, key.id)).body, (await get(token, id)).body]
-  const listed = (await list(token)).body.data
-  for (const { last_used_at } of [used, own, ...listed]) {
-    t.ok(last_used_at >= beforeS && last_used_at <= nowS(), `${last_used_at} is the second of its use`)
-  }
-})
-
 t.test('the list has all keys of its user and no others, as GET shows them', async (t) => {
   await makeCaller(instance)
   const { id, token, userId } = await makeCaller(instance)
