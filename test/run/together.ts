@@ -8,7 +8,9 @@ import { pathToFileURL } from 'node:url'
 import t from 'tap'
 
 interface Group {
-  folders: string[]
+  folders?: string[]
+  /** Of other folders. */
+  files?: string[]
   /** `[1, 3]`: every third file, from the first one. */
   part?: [number, number]
 }
@@ -17,12 +19,19 @@ interface Group {
 export const groups: Record<string, Group> = {
   api: { folders: ['api'] },
   client: { folders: ['client', 'openapi'] },
+  edges: { files: ['hostile-bytes', 'smuggling', 'uniformity'].map((name) => `security/${name}.test.ts`) },
   ops: { folders: ['ops'] },
   'process-1': { folders: ['process'], part: [1, 3] },
   'process-2': { folders: ['process'], part: [2, 3] },
   'process-3': { folders: ['process'], part: [3, 3] },
-  stores: { folders: ['postgres', 'redis'] },
-  units: { folders: ['guard', 'http', 'memory', 'plugins', 'rules', 'wiring'] },
+  simulation: { folders: ['simulation'] },
+  stores: { folders: ['postgres', 'redis', 'usage'] },
+  units: {
+    folders: ['guard', 'http', 'memory', 'plugins', 'rules', 'wiring'],
+    files: ['architecture', 'bench/published-figures', 'docs/links', 'figures'].map(
+      (name) => `${name}.test.ts`,
+    ),
+  },
 }
 
 const tests = join(import.meta.dirname, '..')
@@ -30,10 +39,11 @@ const tests = join(import.meta.dirname, '..')
 /** Runs timers until none is left, which never ends next to an in-process Redis. */
 const alone = 'client/retries.test.ts'
 
-export const filesOf = ({ folders, part: [part, parts] = [1, 1] }: Group): string[] =>
+export const filesOf = ({ folders = [], files = [], part: [part, parts] = [1, 1] }: Group): string[] =>
   folders
     .flatMap((folder) => readdirSync(join(tests, folder)).map((name) => `${folder}/${name}`))
     .filter((file) => /^[^.]+\.test\.ts$/.test(file) && file !== alone)
+    .concat(files)
     .sort()
     .filter((_, i) => i % parts === part - 1)
 
