@@ -195,6 +195,6 @@ t.test('one database can have Latchkey in several schemas, also by ?options=', a
   await sql`select one.ensure_audit_partitions(7)`
   t.strictSame(await partitionsOf(sql, 'one'), expected)
 
-  const nowhere = { message: /may use no schema of its search_path/ }
+  const nowhere = { message: /can use none of the schemas in its search_path/ }
   await t.rejects(migrate(`${url}?search_path=nowhere`), nowhere)
 })
