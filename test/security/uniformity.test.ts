@@ -1,6 +1,6 @@
 // Every 401 is the same bytes and leaves the connection in the same state, whatever was presented
-// and whatever was asked. So is every 404 of an id. Beyond test/api/authentication.test.ts and
-// not-found.test.ts: all ways to present a key, and connections that stay open.
+// and whatever was asked. So is every 404 of an id (spec section 7.2). Beyond
+// test/api/authentication.test.ts: all ways to present a key, and connections that stay open.
 import t, { type Test } from 'tap'
 import { openDatabase } from '../api/database.ts'
 import { deleteUser, makeCaller, makeKey, startInstance } from '../instance.ts'
@@ -161,18 +161,34 @@ const strangers = (more: { expiresAt?: number } = {}) =>
   makeKey(instance, { userId: stranger.userId, ...more })
 const { id: revokedId } = await strangers()
 await instance.ask('DELETE', `/v1/keys/${revokedId}`, { token: stranger.token })
+const strangersKey = await strangers()
 const ids: Record<string, string> = {
-  "a stranger's": (await strangers()).id,
+  "a stranger's": strangersKey.id,
   "a stranger's revoked": revokedId,
   "a stranger's expired": (await strangers({ expiresAt: longAgoS })).id,
   "a deleted user's": ownerless.id,
-  'a misspelt prefix': caller.id.replace('apk_', 'akp_'),
-  'a user prefix': caller.id.replace('apk_', 'usr_'),
+  "the caller's own with another prefix": caller.id.replace('apk_', 'akp_'),
+  "the caller's own with a user's prefix": caller.id.replace('apk_', 'usr_'),
+  "the caller's own without its prefix": caller.id.slice(4),
+  "the caller's own in capitals": caller.id.toUpperCase(),
+  "the caller's own and more": `${caller.id}0`,
+  "the start of the caller's own": caller.id.slice(0, -1),
+  "the caller's own with an escaped NUL": `${caller.id}%00`,
+  "the caller's user": caller.userId,
+  "an audit entry's": 'aud_0000000000',
   'the prefix alone': 'apk_',
   'no id': '',
-  "the caller's user": caller.userId,
   'a malformed percent-escape': '%zz',
-  'an over-long one': `apk_${'0'.repeat(8000)}`,
+  'a malformed percent-escape at the end': `${caller.id}%`,
+  'an overlong UTF-8 escape': '%c0%af',
+  'an escaped NUL': '%00',
+  'an escaped slash': '%2f',
+  'an escaped newline': '%0d%0a',
+  'a quote': "'%20or%20'1'='1",
+  'an emoji': '%F0%9F%94%91',
+  '300 characters': `apk_${'a'.repeat(296)}`,
+  '10,000 characters': `apk_${'a'.repeat(9996)}`,
+  'a member of every object': '__proto__',
 }
 const absent = `apk_${'0'.repeat(caller.id.length - 4)}`
 const missed: Record<string, (id: string) => Shape> = {
@@ -181,6 +197,7 @@ const missed: Record<string, (id: string) => Shape> = {
   PATCH: (id) => ({ line: `PATCH /v1/keys/${id} HTTP/1.1`, headers: [json], body }),
   DELETE: (id) => ({ line: `DELETE /v1/keys/${id} HTTP/1.1` }),
   'DELETE with a body': (id) => ({ line: `DELETE /v1/keys/${id} HTTP/1.1`, headers: [json], body }),
+  rotate: (id) => ({ line: `POST /v1/keys/${id}/rotate HTTP/1.1` }),
   starting_after: (id) => ({ line: `GET /v1/keys?starting_after=${id} HTTP/1.1` }),
 }
 let misses = 0
@@ -198,5 +215,7 @@ for (const [asked, shape] of Object.entries(missed)) {
 
 t.test('the caller was let in, and it was the id that was missed', async (t) => {
   t.match(await transcript(missed.GET!(caller.id), [`Bearer ${usable}`]), /^HTTP\/1\.1 200 OK\r\n/)
+  const { body } = await instance.ask('GET', `/v1/keys/${strangersKey.id}`, { token: stranger.token })
+  t.match(body, { name: strangersKey.name, revoked_at: null }, "a stranger's key is as it was")
   recordFigure(t, 'uniformity', { refusals, misses, differing })
 })
