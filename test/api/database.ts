@@ -1,12 +1,7 @@
 /** The instance's database, for what no endpoint shows and no endpoint does. */
-import postgres from 'postgres'
-import type { Test } from 'tap'
+import type postgres from 'postgres'
 
-export function openDatabase(t: Test, url: string): postgres.Sql {
-  const sql = postgres(url, { max: 1, onnotice: () => {} })
-  t.teardown(() => sql.end({ timeout: 1 }))
-  return sql
-}
+export { openDatabase } from '../services/index.ts'
 
 /** The keys of one user, or all of them. */
 export async function countKeys(sql: postgres.Sql, userId: string | null = null): Promise<number> {

@@ -9,10 +9,10 @@ import t, { type Test } from 'tap'
 import { makeCaller, startInstance } from '../instance.ts'
 import { externalEnv, serveLatchkey } from '../process/latchkey.ts'
 import { until } from '../process/until.ts'
-import { startPrivatePostgres, useServices } from '../services/index.ts'
+import { openDatabase, startPrivatePostgres, useServices } from '../services/index.ts'
 import { recordFigure, scaled } from '../soak.ts'
 import { chanceOf } from './chance.ts'
-import { connectTo, expectRecorded } from './postgres-fault.ts'
+import { expectRecorded } from './postgres-fault.ts'
 
 const kills = scaled(2, 100)
 const clients = 40
@@ -112,7 +112,7 @@ t.test(
     await check()
     t.equal(new Set(given).size, given.length, 'no id was given twice')
 
-    const sql = connectTo(t, server.url)
+    const sql = openDatabase(t, server.url)
     const twice = await sql`
     select request_id from audit_log where event = 'auth.refused' group by 1 having count(*) > 1`
     t.strictSame([...twice], [], 'nor is one recorded twice whose client got no answer')

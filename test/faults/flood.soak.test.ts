@@ -10,9 +10,9 @@ import { p99, quantile, startLoad, statuses } from '../load.ts'
 import { aFolder, externalEnv, type Serving, serveLatchkey } from '../process/latchkey.ts'
 import { parsePrometheus } from '../process/prometheus.ts'
 import { until } from '../process/until.ts'
-import { useServices } from '../services/index.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 import { recordFigure, scaled, soaking } from '../soak.ts'
-import { connectTo, expectRecorded, refusedIds } from './postgres-fault.ts'
+import { expectRecorded, refusedIds } from './postgres-fault.ts'
 
 const calmS = scaled(3, 20)
 const warmS = scaled(2, 10)
@@ -80,7 +80,7 @@ t.test('a flood of unknown keys', async (t) => {
 
   const seen = refusedIds(knockSamples)
   const missing = await expectRecorded(t, services.databaseUrl, seen)
-  const sql = connectTo(t, services.databaseUrl)
+  const sql = openDatabase(t, services.databaseUrl)
   const [all] = await sql`select count(*)::int as entries from audit_log where event = 'auth.refused'`
   t.ok(all!.entries >= after.refused, `${after.refused} refused, ${all!.entries} recorded`)
 

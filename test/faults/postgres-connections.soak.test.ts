@@ -5,11 +5,10 @@ import postgres, { type Sql } from 'postgres'
 import t, { type Test } from 'tap'
 import { type Load, startLoad, statuses } from '../load.ts'
 import { until } from '../process/until.ts'
-import { startPrivatePostgres } from '../services/index.ts'
+import { openDatabase, startPrivatePostgres } from '../services/index.ts'
 import { recordFigure, scaled } from '../soak.ts'
 import { makeKeys } from './fleet.ts'
 import {
-  connectTo,
   everything,
   figuresOf,
   holdLock,
@@ -26,7 +25,7 @@ import {
 const connectionsMax = 16
 
 const server = await startPrivatePostgres(t)
-const operator = connectTo(t, server.url)
+const operator = openDatabase(t, server.url)
 // As is usual in production, a role that is no superuser owns the database.
 await operator`create role latchkey login`
 await operator`create database latchkey owner latchkey connection limit ${operator.unsafe(`${connectionsMax}`)}`
@@ -54,7 +53,7 @@ async function lockKeys(t: Test) {
   }))
   const ids = locked.map(({ key }) => key.id)
   const lock = (tx: Sql) => tx`select from api_keys where id = any (${ids}) for update`
-  return { locked, unlock: await holdLock(connectTo(t, databaseUrl), lock) }
+  return { locked, unlock: await holdLock(openDatabase(t, databaseUrl), lock) }
 }
 
 t.test(

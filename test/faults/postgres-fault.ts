@@ -1,13 +1,13 @@
 // An instance whose Postgres fails under load: kinds of requests that this affects differently, and
 // what must come of each.
 import { setTimeout as pause } from 'node:timers/promises'
-import postgres, { type Sql } from 'postgres'
+import type { Sql } from 'postgres'
 import type { Test } from 'tap'
 import { tokenFormat } from '../../src/rules/token.ts'
 import { type Instance, makeKey, makeUser, realTimeLimits, startInstance } from '../instance.ts'
 import { type Load, p99, type Sample, startLoad, statuses } from '../load.ts'
 import { until } from '../process/until.ts'
-import { type Services, useServices } from '../services/index.ts'
+import { openDatabase, type Services, useServices } from '../services/index.ts'
 import { scaled, soaking } from '../soak.ts'
 import { answeredMs as answeredAt } from './answers.ts'
 import { makeKeys } from './fleet.ts'
@@ -96,13 +96,6 @@ export async function startWorld(t: Test, databaseUrl: string): Promise<World> {
     }
   }
   return { instance, userId, services, makeKeys: make, startLoads }
-}
-
-/** A connection of the test's own. */
-export function connectTo(t: Test, url: string): Sql {
-  const sql = postgres(url, { max: 1, onnotice: () => {} })
-  t.teardown(() => sql.end({ timeout: 1 }))
-  return sql
 }
 
 export interface Fault {
@@ -267,7 +260,7 @@ export function holdLock(sql: Sql, lock: (tx: Sql) => PromiseLike<unknown>): Pro
  * missing.
  */
 export async function expectRecorded(t: Test, url: string, requestIds: readonly string[]): Promise<number> {
-  const sql = connectTo(t, url)
+  const sql = openDatabase(t, url)
   const [found] = await sql`
     select count(*)::int as entries, count(distinct request_id)::int as requests
     from audit_log where request_id = any (${requestIds as string[]})`

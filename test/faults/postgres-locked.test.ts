@@ -2,10 +2,9 @@
 // the rest goes on.
 import t, { type Test } from 'tap'
 import type { Row } from '../figures.ts'
-import { startPrivatePostgres } from '../services/index.ts'
+import { openDatabase, startPrivatePostgres } from '../services/index.ts'
 import { recordFigure, scaled } from '../soak.ts'
 import {
-  connectTo,
   everything,
   type Fates,
   figuresOf,
@@ -21,7 +20,7 @@ const world = await startWorld(t, server.url)
 
 /** Nobody else gets as much as a look at the table. */
 const lockTable = (t: Test, table: string) =>
-  holdLock(connectTo(t, server.url), (tx) => tx`lock table ${tx(table)} in access exclusive mode`)
+  holdLock(openDatabase(t, server.url), (tx) => tx`lock table ${tx(table)} in access exclusive mode`)
 
 const tables: [Extract<Row, `postgres-locked-${string}`>, string, Fates][] = [
   ['postgres-locked-api_keys', 'api_keys', onlyCached],

@@ -8,13 +8,14 @@ import { openDataDir } from '../../src/embedded/data-dir.ts'
 import { until } from '../process/until.ts'
 import { type Binaries, findLocalPostgres, isProgram } from '../services/binaries.ts'
 import {
+  openDatabase,
   type PrivatePostgres,
   startPrivatePostgres,
   startTcpProxy,
   type TcpProxy,
 } from '../services/index.ts'
 import { run } from '../services/processes.ts'
-import { connectTo, startWorld, type World } from './postgres-fault.ts'
+import { startWorld, type World } from './postgres-fault.ts'
 
 export interface Standby extends PrivatePostgres {
   /** It takes writes, and the address leads to it. */
@@ -57,7 +58,7 @@ export async function startPair(t: Test): Promise<Pair | null> {
 /** Resolves once the primary commits nothing that this has not received. */
 async function startStandby(t: Test, binaries: Binaries, { primary, address }: Pair): Promise<Standby> {
   const server = await startPrivatePostgres(t, (folder) => copy(binaries, folder, primary.port))
-  const sql = connectTo(t, primary.url)
+  const sql = openDatabase(t, primary.url)
   const setConfirmed = async (by: '*' | '') => {
     await sql`alter system set synchronous_standby_names = ${sql.unsafe(`'${by}'`)}`
     await sql`select pg_reload_conf()`
@@ -73,7 +74,7 @@ async function startStandby(t: Test, binaries: Binaries, { primary, address }: P
       await server.stop()
     },
     async promote() {
-      const sql = connectTo(t, server.url)
+      const sql = openDatabase(t, server.url)
       // The copy of a primary that had a standby waits for one, too.
       await sql`alter system set synchronous_standby_names = ''`
       await sql`select pg_promote()`
@@ -85,7 +86,7 @@ async function startStandby(t: Test, binaries: Binaries, { primary, address }: P
 
 /** As an operator does it, or a provider whose disk is full: existing connections stay open. */
 export async function makeReadOnly(t: Test, url: string): Promise<void> {
-  const sql = connectTo(t, url)
+  const sql = openDatabase(t, url)
   await sql`alter system set default_transaction_read_only = on`
   await sql`select pg_reload_conf()`
   await until('it takes no writes', async () => {

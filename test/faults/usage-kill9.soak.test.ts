@@ -3,11 +3,10 @@
 import { Redis } from 'ioredis'
 import t from 'tap'
 import { makeCaller, startInstance } from '../instance.ts'
-import { connect } from '../postgres/open-stores.ts'
 import { builtCli } from '../process/built.ts'
 import { externalEnv, type Serving, serveLatchkey } from '../process/latchkey.ts'
 import { until } from '../process/until.ts'
-import { startPrivateRedis, useServices } from '../services/index.ts'
+import { openDatabase, startPrivateRedis, useServices } from '../services/index.ts'
 import { recordFigure } from '../soak.ts'
 import { untilShared, verify } from './fleet.ts'
 
@@ -20,7 +19,7 @@ t.test('an instance killed while it stores a minute is replaced by another one',
   const office = await startInstance(t, services)
   const { userId, id: last } = await makeCaller(office)
   await office.close()
-  const sql = connect(t, services.databaseUrl)
+  const sql = openDatabase(t, services.databaseUrl, 4)
   await sql`
     insert into api_keys (id, user_id, name, key_hash, hash_secret_id, key_prefix)
     select 'apk_0' || n, ${userId}, 'a key', sha256(n::text::bytea), 'none', 'lk_none'
@@ -103,7 +102,7 @@ t.test('what Redis loses is reported by the instances when they stop', async (t)
   for (const instance of instances) instance.kill('SIGTERM')
   await Promise.all(instances.map(({ ended }) => ended))
 
-  const sql = connect(t, services.databaseUrl)
+  const sql = openDatabase(t, services.databaseUrl, 4)
   const [sums] = await sql`
     select sum(reported)::int as reported, coalesce(sum(stored), 0)::int as stored,
       count(*) filter (where stored is null or stored < reported)::int as incomplete

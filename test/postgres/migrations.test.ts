@@ -4,17 +4,16 @@ import t, { type Test } from 'tap'
 import { migrate } from '../../src/postgres/migrate.ts'
 import { dropAuditPartitions, ensurePartitions } from '../../src/postgres/partitions.ts'
 import { until } from '../process/until.ts'
-import { useServices } from '../services/index.ts'
-import { connect } from './open-stores.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 
 const services = await useServices(t)
 
 /** An empty database. */
 async function empty(t: Test) {
   const url = await services.createDatabase()
-  return { url, sql: connect(t, url) }
+  return { url, sql: openDatabase(t, url, 4) }
 }
-type Sql = ReturnType<typeof connect>
+type Sql = ReturnType<typeof openDatabase>
 
 async function tablesOf(sql: Sql, schema = 'public'): Promise<string[]> {
   const rows = await sql`select relname from pg_class c join pg_namespace n on n.oid = relnamespace
@@ -101,7 +100,7 @@ for (const zone of ['Pacific/Kiritimati', 'Pacific/Pago_Pago']) {
     const name = new URL(url).pathname.slice(1)
     await setting`alter database ${setting(name)} set timezone to ${setting.unsafe(`'${zone}'`)}`
     await migrate(url)
-    const sql = connect(t, url)
+    const sql = openDatabase(t, url, 4)
     t.equal((await sql`show timezone`)[0]!.TimeZone, zone)
     const expected = await days(sql, 0, 7)
     t.strictSame(await partitionsOf(sql), expected)
@@ -172,7 +171,7 @@ t.test("another application's tables in a schema behind ours are left alone", as
   const inApp = `${url}?search_path=app,public`
   t.ok((await migrate(inApp)).length > 0)
   t.strictSame(await migrate(inApp), [])
-  const own = connect(t, inApp)
+  const own = openDatabase(t, inApp, 4)
   t.equal((await own`select current_schema() as name`)[0]!.name, 'app')
   t.strictSame(await partitionsOf(own, 'app'), await days(sql, 0, 7))
   t.strictSame(await tablesOf(sql), [today, 'schema_version', 'users'])

@@ -1,6 +1,6 @@
 // The stores on a fresh, migrated Postgres database, and a connection of the test's own to look
 // with.
-import postgres from 'postgres'
+import type postgres from 'postgres'
 import type { Test } from 'tap'
 import { createAuditLog } from '../../src/postgres/audit.ts'
 import { createKeyStore } from '../../src/postgres/keys.ts'
@@ -13,7 +13,7 @@ import { keyMinter } from '../../src/rules/new-key.ts'
 import { tokenFormat } from '../../src/rules/token.ts'
 import type { Actor, KeyVersion, StoredKey } from '../../src/stores.ts'
 import { until } from '../process/until.ts'
-import { useServices } from '../services/index.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 
 export type Made = StoredKey & { hash: string; token: string }
 type Wanted = { name?: string; expiresAt?: number | null }
@@ -23,7 +23,7 @@ export async function openStores(t: Test) {
   await migrate(url)
   const pool = createPool({ url, purpose: 'test', max: 4, timeoutMs: 30_000 })
   t.teardown(() => pool.close())
-  const sql = connect(t, url)
+  const sql = openDatabase(t, url, 4)
   const stores = storesOn(pool)
   const { keys, users } = stores
   return {
@@ -86,12 +86,6 @@ export function storesOn(pool: Pool, { keysPerUserMax = 10_000, publishing = Pro
   const pools = { lookups: pool, management: pool, background: pool, operator: pool }
   const keys = createKeyStore(pools, { keysPerUserMax, publish })
   return { keys, users: createUserStore({ management: pool, bulk: pool }, publish), published }
-}
-
-export function connect(t: Test, url: string): postgres.Sql {
-  const sql = postgres(url, { max: 4, onnotice: () => {} })
-  t.teardown(() => sql.end({ timeout: 1 }))
-  return sql
 }
 
 const mintKey = keyMinter(

@@ -6,9 +6,8 @@ import t, { type Test } from 'tap'
 import { createPool, type Pool, type PoolOptions } from '../../src/postgres/pool.ts'
 import { Unavailable } from '../../src/stores.ts'
 import { until } from '../process/until.ts'
-import { startPrivatePostgres, startTcpProxy } from '../services/index.ts'
+import { openDatabase, startPrivatePostgres, startTcpProxy } from '../services/index.ts'
 import { type Habit, startOddPort } from '../services/odd-ports.ts'
-import { connect } from './open-stores.ts'
 
 const server = await startPrivatePostgres(t)
 const max = 2
@@ -38,7 +37,7 @@ const outcomes = (work: Promise<unknown>[]) =>
 const isUnavailable = (error: unknown) => error instanceof Unavailable
 
 const untilAsleep = (t: Test) => {
-  const look = connect(t, server.url)
+  const look = openDatabase(t, server.url, 4)
   return until('a statement sleeps', async () => {
     const [row] = await look`select from pg_stat_activity where wait_event = 'PgSleep'`
     return row !== undefined
@@ -74,7 +73,7 @@ for (const [what, fault] of Object.entries(faults)) {
 
 /** A table that another transaction has locked until `unlock`. */
 async function lockedTable(t: Test, name: string) {
-  const sql = connect(t, server.url)
+  const sql = openDatabase(t, server.url, 4)
   await sql`create table ${sql(name)} (id int)`
   let unlock = () => {}
   const unlocked = new Promise<void>((resolve) => {
@@ -120,7 +119,7 @@ t.test('what waits for a connection that others hold is Unavailable in time', as
 })
 
 t.test('a statement that outlives its request still counts as its lane’s own', async (t) => {
-  const look = connect(t, server.url)
+  const look = openDatabase(t, server.url, 4)
   /** The most statements of one lane at once, while another lane is asked too. */
   async function flooded(timeoutMs: number) {
     const pool = open(t, { max: 4, timeoutMs })
@@ -187,7 +186,7 @@ t.test('an operator sees in pg_stat_activity what a connection is for', async (t
 
 /** Ends a pool's connections on the server's side, as an operator or a pooler in between does. */
 function ending(t: Test, purpose: string) {
-  const sql = connect(t, server.url)
+  const sql = openDatabase(t, server.url, 4)
   return async () => {
     await sql`select pg_terminate_backend(pid) from pg_stat_activity
       where application_name like ${`%${purpose}`} and pid <> pg_backend_pid()`

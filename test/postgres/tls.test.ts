@@ -8,11 +8,10 @@ import type { SslSettings } from '../../src/postgres/ssl.ts'
 import { until } from '../process/until.ts'
 import { type Certificate, createAuthority } from '../services/certificates.ts'
 import { makeTemporaryFolder, removeTemporaryFolder } from '../services/folders.ts'
-import { startPrivatePostgres } from '../services/index.ts'
-import { connect } from './open-stores.ts'
+import { openDatabase, startPrivatePostgres } from '../services/index.ts'
 
 const server = await startPrivatePostgres(t)
-const admin = connect(t, server.url)
+const admin = openDatabase(t, server.url, 4)
 const folder = await makeTemporaryFolder('certificates')
 t.teardown(() => removeTemporaryFolder(folder))
 const [setting] = await admin`select current_setting('data_directory') as data`

@@ -1,5 +1,6 @@
 // Databases for tests: each is empty and named by its run.
 import postgres from 'postgres'
+import type { Test } from 'tap'
 
 const nameOf = (run: string, end: string) => `latchkey_test_${run}_${end}`
 
@@ -38,4 +39,11 @@ async function asAdmin<T>(url: string, work: (sql: postgres.Sql) => Promise<T>):
   } finally {
     await sql.end({ timeout: 5 })
   }
+}
+
+/** Connections of a test's own, for what no endpoint shows and no endpoint does. */
+export function openDatabase(t: Test, url: string, max = 1): postgres.Sql {
+  const sql = postgres(url, { max, onnotice: () => {} })
+  t.teardown(() => sql.end({ timeout: 1 }))
+  return sql
 }
