@@ -340,7 +340,7 @@ t.test('a start that cannot work fails with one plain line', async (t) => {
   const password = join(dataDir, 'postgres-password')
   for (const [file, why] of [
     [control, /^Postgres did not start: [^\n]*could not find the database system[^\n]*\(its log is .*\)$/],
-    [password, /postgres-password is missing, and nothing else opens the data in /],
+    [password, /postgres-password is missing, and without it the data in .* cannot be opened/],
   ] as const) {
     renameSync(file, `${file}.moved`)
     t.match(await failure(t, dataDir), why)
