@@ -68,3 +68,8 @@ t.test('without Postgres there is this instance, whatever the clocks say', async
   t.match(down, { complete: false, instances: [{ id: 'ins_own', isAlive: true }], rates: { answers: [] } })
   t.ok(stillDown!.rates.answers[2]! > 0)
 })
+
+t.test('a report from before the last one, as after a failover, gives no rates', async (t) => {
+  const [, back] = await views([instance('ins_1', 105, 90)], [instance('ins_1', 104, 80)])
+  t.strictSame(back!.rates, { answers: [], rateLimited: 0, refused: 0, latencies: [] })
+})
