@@ -298,3 +298,12 @@ t.test('hits that waited for Redis in vain and find no room get numbers below 1'
   t.strictSame([numbers[0], numbers[3]], [1, 2])
   t.ok(numbers[1]! < 1 && numbers[2]! < 1, `${numbers}`)
 })
+
+t.test('each outage is reported, also one like the last', async (t) => {
+  const { seen, shard, untilShared } = open(t)
+  for (let n = 0; n < 2; n++) {
+    shard.goLocal(new Error('gone'))
+    await untilShared()
+  }
+  t.strictSame(seen.outages, ['other', null, 'other', null])
+})
