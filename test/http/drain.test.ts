@@ -3,6 +3,7 @@
 import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { createDrain } from '../../src/http/drain.ts'
 import { setClock } from '../clock.ts'
@@ -53,7 +54,7 @@ async function startServer(t: Test) {
     await until('the response has come', () => client.received.endsWith('fast'))
     return client
   }
-  return { drain, slow, open, openUsed }
+  return { server, drain, slow, open, openUsed }
 }
 
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`
@@ -138,4 +139,15 @@ t.test('without connections finish resolves', async (t) => {
   const { drain } = await startServer(t)
   await drain.finish()
   t.pass('it has')
+})
+
+t.test('the listener stays open for two more turns, to accept the connections that wait', async (t) => {
+  const { server, drain } = await startServer(t)
+  // Every turn is a quiet one.
+  setClock(t)
+  const finished = drain.finish()
+  await nextTurn()
+  t.equal(server.listening, true)
+  await finished
+  t.equal(server.listening, false)
 })
