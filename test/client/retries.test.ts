@@ -1,7 +1,8 @@
 // What the client repeats, when, and what it never repeats. The responses are made here, and the clock is set.
+import { getEventListeners } from 'node:events'
 import FakeTimers from '@sinonjs/fake-timers'
 import t from 'tap'
-import { type ClientOptions, createClient, type LatchkeyError } from '../../src/client/index.ts'
+import { type ClientOptions, createAdminClient, createClient, type LatchkeyError } from '../../src/client/index.ts'
 
 type Reply = { status: number; retryAfter?: string; body?: string } | Error
 const key = { id: 'apk_1', name: 'a' }
@@ -158,4 +159,30 @@ t.test('a key that cannot be in a header is refused without being shown', async 
     t.throws(make, { name: 'TypeError', message: /^The key must be visible ASCII/ })
   }
   t.throws(() => createClient({ baseUrl: 'latchkey', key: 'lk_1' }), TypeError)
+})
+
+t.test('a signal that is used for many calls keeps no listeners of those that are over', async (t) => {
+  const { client, clock, outcome } = clientThatGets([limited('1'), limited('1'), ok])
+  const { signal } = new AbortController()
+  t.same(await outcome(client.verify({ signal })), key)
+  clock.uninstall()
+  t.strictSame(getEventListeners(signal, 'abort'), [])
+})
+
+t.test('an id is one segment of the path, whatever is in it', async (t) => {
+  const paths: string[] = []
+  const fetch = async (url: string) => {
+    paths.push(new URL(url).pathname)
+    return Response.json(key)
+  }
+  const options = { baseUrl: 'http://latchkey.test', fetch }
+  const admin = createAdminClient({ ...options, token: 'operator' })
+  await admin.users.delete('../keys/apk_1')
+  await admin.keys.rotate('apk_1?a#b')
+  await createClient({ ...options, key: 'lk_1' }).keys.get('apk_1/usage')
+  t.strictSame(paths, [
+    '/admin/users/..%2Fkeys%2Fapk_1',
+    '/admin/keys/apk_1%3Fa%23b/rotate',
+    '/v1/keys/apk_1%2Fusage',
+  ])
 })
