@@ -2,7 +2,12 @@
 import { getEventListeners } from 'node:events'
 import FakeTimers from '@sinonjs/fake-timers'
 import t from 'tap'
-import { type ClientOptions, createAdminClient, createClient, type LatchkeyError } from '../../src/client/index.ts'
+import {
+  type ClientOptions,
+  createAdminClient,
+  createClient,
+  type LatchkeyError,
+} from '../../src/client/index.ts'
 
 type Reply = { status: number; retryAfter?: string; body?: string } | Error
 const key = { id: 'apk_1', name: 'a' }
