@@ -1,6 +1,10 @@
 // Reading the counters of a Redis: what it costs there, what it skips, and what is left when Redis
 // is down or refuses.
 import t from 'tap'
+import { createMinuteCounts } from '../../src/memory/minute-counts.ts'
+import { readCounters } from '../../src/redis/read-counters.ts'
+import type { Servers } from '../../src/redis/servers.ts'
+import type { Shard } from '../../src/redis/shard.ts'
 import { minuteOf } from '../../src/rules/window.ts'
 import type { KeyCount } from '../../src/stores.ts'
 import { hitAll, inOneMinute, newKeyIds } from '../memory/counter-suite.ts'
@@ -9,6 +13,19 @@ import { commands } from './acl.ts'
 import { countAt, observe, soonDown } from './counters.ts'
 
 const server = await startPrivateRedis(t)
+
+t.test('now is the clock that is furthest behind: the minute of every server has begun', async (t) => {
+  const clocks: Record<string, string[]> = { ahead: ['160', '0'], behind: ['100', '5999'] }
+  const counters = readCounters({
+    client: {} as never,
+    servers: { connection: (name: string) => ({ time: async () => clocks[name] }) } as unknown as Servers,
+    shards: new Map(Object.keys(clocks).map((name) => [name, { isShared: true } as Shard])),
+    shardOf: () => ({}) as Shard,
+    lastCounts: createMinuteCounts(),
+    patience: 1,
+  })
+  t.equal(await counters.now(), 100_005)
+})
 
 if (server) {
   const redis = observe(t, server.url)
