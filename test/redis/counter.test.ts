@@ -3,6 +3,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { RedisCounterOptions } from '../../src/redis/counter.ts'
+import { sources } from '../../src/redis/scripts.ts'
 import { newId } from '../../src/rules/id.ts'
 import type { Lease } from '../../src/stores.ts'
 import * as suite from '../memory/counter-suite.ts'
@@ -150,6 +151,20 @@ t.test('nothing is stored of a key but a count for two minutes and a version for
   const [first, again, version] = seen.map(([, , ttlS]) => ttlS) as [number, number, number]
   for (const ttlS of [first, again]) t.ok(ttlS >= 60 && ttlS <= 120, `${ttlS} s`)
   t.ok(version > 540 && version <= 600, `${version} s: longer than any instance trusts a copy`)
+})
+
+t.test('a counter of a slot that moves has an expiry too', async (t) => {
+  const [keyId] = newKeyIds(1)
+  const count = async (again = true): Promise<string> => {
+    const minute = await minuteNow()
+    const reply = (await redis.eval(sources.count, 1, counterName(keyId!, minute), minute, 3)) as number[]
+    // A new minute may have begun in between.
+    if (reply.length < 3 && again) return count(false)
+    t.equal(reply[2], 3)
+    return counterName(keyId!, minute)
+  }
+  const ttlS = await redis.ttl(await count())
+  t.ok(ttlS >= 60 && ttlS <= 120, `${ttlS} s`)
 })
 
 /** How many hits each call has. */
@@ -304,6 +319,24 @@ t.test('a version is confirmed under the lease of a hit, until the key changes',
   t.match(await confirm(keyId, 4, lease), /^5[?]/)
   await counter.raise([{ keyId, version: 3 }])
   t.equal(await confirm(keyId, 5, await leaseOf(keyId)), 5, 'a late publication lowers nothing')
+})
+
+t.test('after a confirmation that failed, the next one is sent', async (t) => {
+  const client = services.connectRedis()
+  const { counter: own, untilShared } = countWith(t, client)
+  await untilShared()
+  const keyId = newId('apk_')
+  const lease = await leaseOf(keyId)
+  const commands = client as unknown as Record<'latchkeyConfirm', () => Promise<unknown>>
+  const failing = t.intercept(commands, 'latchkeyConfirm', {
+    value: () => Promise.reject(new Error('failed')),
+    configurable: true,
+  })
+  own.confirm({ keyId, version: 4 }, lease)
+  await nextTurn()
+  failing.restore()
+  own.confirm({ keyId, version: 4 }, lease)
+  t.equal((await hit(own, keyId)).version, 4)
 })
 
 for (const [what, lose] of [
