@@ -145,3 +145,13 @@ t.test(
     t.strictSame(asked, ['audit', 'operator', 'operator'])
   },
 )
+
+t.test('refused operators have a lane of their own: callers whose refusals wait stay answered', async (t) => {
+  const lanes: (string | undefined)[] = []
+  const pool = { run: async (_work, lane) => void lanes.push(lane) } as Partial<Pool> as Pool
+  const { recordOperatorRefusal, recordRefusals } = createAuditLog({ audit: pool, operator: pool })
+  const { keyId, userId, details, ...asked } = refusal()
+  await recordOperatorRefusal({ ...asked, reason: 'wrong_token' })
+  await recordRefusals([refusal()])
+  t.strictSame(lanes, ['operators', undefined])
+})
