@@ -1,5 +1,9 @@
 // The last two minutes of a key's usage come from the counter: they may not be stored yet.
+import Fastify from 'fastify'
 import t from 'tap'
+import { usageRoute } from '../../src/http/routes/usage.ts'
+import { serverOptions } from '../../src/http/server-options.ts'
+import type { StoredKey } from '../../src/stores.ts'
 import { createUsageHistory, type UsageHistoryOptions } from '../../src/usage/history.ts'
 
 const minute = 28_000_000
@@ -32,4 +36,28 @@ t.test('this minute and the last are counted live, if there were requests', asyn
     await history.read({ id: 'apk_1', rateLimitRpm: 5 }, {})
     t.strictSame(given, expected)
   }
+})
+
+t.test('a user who asks for much waits in a lane of their own', async (t) => {
+  const lanes: (string | undefined)[] = []
+  const usageHistory = createUsageHistory({
+    usage: {
+      async read(_id, _range, _now, lane) {
+        lanes.push(lane)
+        return { data: [], incomplete: [] }
+      },
+    },
+    counter: { now: async () => minute * 60_000, countsOf: async () => ({ counts: [0, 0], mode: 'shared' }) },
+  })
+  const app = Fastify(serverOptions(() => 'req_1'))
+  app.decorateRequest('caller', null)
+  app.addHook('onRequest', async (request) => {
+    Object.assign(request, { caller: { userId: 'usr_1' } })
+  })
+  await app.register(usageRoute, {
+    keys: { get: async () => ({ id: 'apk_1', rateLimitRpm: 5 }) as StoredKey },
+    usageHistory,
+  })
+  t.equal((await app.inject('/v1/keys/apk_1/usage')).statusCode, 200)
+  t.strictSame(lanes, ['usr_1'])
 })
