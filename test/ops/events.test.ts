@@ -1,6 +1,9 @@
 // The stream behind the dashboard: real traffic is in it within two seconds, and it ends with the instance.
+import type { Readable } from 'node:stream'
+import FakeTimers from '@sinonjs/fake-timers'
+import Fastify from 'fastify'
 import t from 'tap'
-import { eventStream } from '../../src/ops/events.ts'
+import { eventStream, eventsRoute } from '../../src/ops/events.ts'
 import { expectError } from '../api/expect-error.ts'
 import { makeKey, makeUser, startOps } from '../instance.ts'
 import { until } from '../process/until.ts'
@@ -84,4 +87,33 @@ t.test('a viewer that does not read is disconnected, and one that has ended gets
   ended.viewer.end()
   ended.viewer.send('b')
   t.equal(String(await ended.stream.toArray()), 'a')
+})
+
+t.test('it ends after 15 minutes, so that a session which was ended meanwhile sees no more', async (t) => {
+  const clock = FakeTimers.install({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'] })
+  t.teardown(() => clock.uninstall())
+  const down = async () => Promise.reject(new Error('down'))
+  const options = {
+    service: { stores: { audit: {} }, health: down, instance: () => ({ id: 'ins_1' }) },
+    ...{ board: { read: down }, fleet: { read: down }, isClosing: () => false, hasTokens: true },
+  } as never
+  const app = Fastify()
+  let stream: Readable | undefined
+  app.addHook('onSend', async (_request, _reply, payload) => {
+    stream = payload as Readable
+  })
+  await eventsRoute(app.decorateRequest('operator', 'ada') as never, options)
+  app.inject('/admin/events').catch(() => {})
+  while (stream === undefined) await new Promise(setImmediate)
+  const shown = stream
+  const turns = async () => {
+    for (let n = 0; n < 20; n++) await new Promise(setImmediate)
+  }
+  clock.tick(15 * 60_000 - 1)
+  await turns()
+  t.equal(shown.readableEnded, false)
+  clock.tick(1)
+  await turns()
+  t.equal(shown.readableEnded, true)
+  shown.destroy()
 })
