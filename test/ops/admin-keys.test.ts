@@ -43,6 +43,14 @@ t.test('what this instance has just seen used has its last use', async (t) => {
   t.ok(Math.abs((await admin('GET', `keys/${id}`)).body.last_used_at - nowS()) <= 5)
 })
 
+t.test('so has what a change answers', async (t) => {
+  for (const [method, body] of [['PATCH', { name: 'used' }], ['DELETE']] as const) {
+    const { id, token } = await aKey()
+    await verify(instance, token)
+    t.ok(Math.abs((await admin(method, `keys/${id}`, body)).body.last_used_at - nowS()) <= 5, method)
+  }
+})
+
 t.test('a changed limit holds on every instance when the answer comes', async (t) => {
   const { id, token, userId } = await aKey({ expiresAt: nowS() + 600 })
   t.equal(await verify(other, token), 200)
