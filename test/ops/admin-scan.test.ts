@@ -57,9 +57,16 @@ t.test('with `revoke`, every instance refuses what was found when the answer com
 t.test('a key whose revocation was lost on its way to the others is revoked again', async (t) => {
   const { id, token } = await makeCaller(instance)
   t.equal(await verify(other, token), 200)
-  await sql`update api_keys set revoked_at = now(), version = version + 1 where id = ${id}`
+  const revokedAgo = (seconds: number) => sql`
+    update api_keys set revoked_at = now() - make_interval(secs => ${seconds}), version = version + 1
+    where id = ${id}`
+  const found = [{ state: 'revoked', revoked: false }]
+  await revokedAgo(660)
+  t.match((await scan(token, { revoke: true })).body.keys, found)
+  t.equal(await verify(other, token), 200, 'not if that was long ago: no copy is that old')
+  await revokedAgo(540)
   t.equal(await verify(other, token), 200, 'which nobody knows yet')
-  t.match((await scan(token, { revoke: true })).body.keys, [{ state: 'revoked', revoked: false }])
+  t.match((await scan(token, { revoke: true })).body.keys, found)
   t.equal(await verify(other, token), 401)
 })
 
