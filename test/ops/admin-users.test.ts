@@ -57,6 +57,8 @@ t.test('every act is in the audit log once, under the name of its operator', asy
     )
     t.equal((await entriesOf(answer)).length, 1)
   }
+  const [entry] = await entriesOf(changed)
+  t.strictSame(entry!.details, { external_id: null }, 'cleared, and nothing else changed')
   for (const idle of [
     await admin('DELETE', `users/${id}`),
     await admin('POST', `users/${id}/revoke-keys`),

@@ -67,9 +67,10 @@ t.test('each change leaves one audit entry, and what changes nothing leaves none
   const user = await makeUser()
   const caller = await makeKey(user.id)
   const { token, key } = newKeyOf(user.id, { name: 'audited' })
-  const [creating, changing, revoking, idle] = [1, 2, 3, 4].map(() => actor(caller.id))
+  const [creating, changing, clearing, revoking, idle] = [1, 2, 3, 4, 5].map(() => actor(caller.id))
   await keys.create(key, creating!)
   await keys.change(key.id, user.id, { rateLimitRpm: 5 }, changing!)
+  await keys.change(key.id, user.id, { expiresAt: null }, clearing!)
   await keys.revoke(key.id, user.id, revoking!)
   await keys.revoke(key.id, user.id, idle!)
   await keys.change(key.id, user.id, { rateLimitRpm: 6 }, idle!)
@@ -81,11 +82,13 @@ t.test('each change leaves one audit entry, and what changes nothing leaves none
     actor: `key:${caller.id}`,
     ip: '192.0.2.1',
   }
-  const [created, changed, revoked, none] = await Promise.all(
-    [creating, changing, revoking, idle].map((one) => audit.find(one!.requestId)),
+  const [created, changed, cleared, revoked, none] = await Promise.all(
+    [creating, changing, clearing, revoking, idle].map((one) => audit.find(one!.requestId)),
   )
   t.match(created, [{ ...expected, event: 'key.created', details: { name: 'audited' } }])
   t.match(changed, [{ ...expected, event: 'key.updated', details: { rate_limit_rpm: 5 } }])
+  t.strictSame(changed![0]!.details, { rate_limit_rpm: 5 })
+  t.strictSame(cleared![0]!.details, { expires_at: null })
   t.match(revoked, [{ ...expected, event: 'key.revoked', method: 'POST', path: '/v1/keys' }])
   t.strictSame(none, [])
   const all = JSON.stringify([created, changed, revoked])
