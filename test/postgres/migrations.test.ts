@@ -85,6 +85,26 @@ t.test('while another instance migrates one waits, until it is stopped', async (
   t.equal(waits, 2, 'said once')
 })
 
+t.test('only waiting for another instance has a time limit: a migration waits for a table', async (t) => {
+  const { url, sql } = await empty(t)
+  await sql`create table schema_version (version bigint primary key, name text, md5 text, run_at timestamptz)`
+  let waits = 0
+  const { migrating } = await sql.begin(async (tx) => {
+    await tx`lock table schema_version in share mode`
+    const [me] = await tx`select pg_backend_pid() as pid`
+    const migrating = migrate(url, { onWait: () => waits++ })
+    migrating.catch(() => {})
+    await until('it has waited for longer than that limit', async () => {
+      const waiting = await sql`select from pg_stat_activity
+        where ${me!.pid} = any (pg_blocking_pids(pid)) and clock_timestamp() - xact_start > interval '1.5 s'`
+      return waiting.length > 0 || waits > 0
+    })
+    return { migrating }
+  })
+  t.ok((await migrating).length > 0)
+  t.equal(waits, 0)
+})
+
 t.test('a migration that fails leaves nothing half-done', async (t) => {
   const { url, sql } = await empty(t)
   await sql`create table audit_log (in_the_way int)`
@@ -151,6 +171,26 @@ t.test('partitions of a migrated database', async (t) => {
     )
     t.ok((await tablesOf(sql)).includes('audit_refusals_archive'))
     t.strictSame(await drop(), [], 'nothing is left to drop')
+  })
+
+  await t.test('a partition that is being read stays until the next run, and the others go', async (t) => {
+    const old = ['2019-01-01', '2019-01-02'].map((day) => ({
+      day,
+      name: `audit_refusals_${day.replaceAll('-', '')}`,
+    }))
+    for (const { name, day } of old)
+      await sql.unsafe(`create table ${name} partition of audit_refusals
+        for values from ('${day} 00:00:00+00') to ('${day} 23:59:59+00')`)
+    const drop = () =>
+      sql.begin(async (tx) => {
+        await tx`set local statement_timeout = '10s'`
+        return dropAuditPartitions(tx, 30)
+      })
+    await sql.begin(async (reader) => {
+      await reader`lock table ${reader(old[0]!.name)} in access share mode`
+      t.strictSame(await drop(), [old[1]!.name])
+    })
+    t.strictSame(await drop(), [old[0]!.name])
   })
 
   await t.test('the functions themselves create none far ahead and drop none that is young', async (t) => {
