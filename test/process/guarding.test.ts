@@ -77,3 +77,19 @@ t.test('connections and deadlines are those in the table of docs/architecture.md
     all.map(({ max }) => max),
   )
 })
+
+t.test('an instance that counts in memory stores its counts when it stops', async (t) => {
+  const alone = { databaseUrl: services.databaseUrl, redisUrl: null, connectRedis: () => undefined as never }
+  const first = await startInstance(t, alone)
+  const { id, token } = await makeCaller(first)
+  for (let n = 0; n < 3; n++) await first.ask('GET', '/v1/verify', { token })
+  await first.close()
+  const second = await startInstance(t, alone)
+  const { body } = await second.ask('GET', `/v1/keys/${id}/usage`, { token })
+  const requests = body.data.map((one: { requests: number }) => one.requests)
+  t.equal(
+    requests.reduce((sum: number, count: number) => sum + count),
+    4,
+    'and the request that reads them',
+  )
+})
