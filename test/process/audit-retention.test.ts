@@ -62,3 +62,16 @@ t.test(
     t.equal((await limited.ask('GET', '/v1/verify')).status, 401, 'refusals are recorded as before')
   },
 )
+
+t.test('what cannot be dropped is reported, after the coming days are there', async (t) => {
+  const services = await useServices(t)
+  const { stores } = (await startInstance(t, services)).service
+  const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })
+  t.teardown(() => sql.end({ timeout: 1 }))
+  const [last] = await sql`
+    select 'audit_refusals_' || to_char((now() at time zone 'UTC')::date + 7, 'YYYYMMDD') as name`
+  await sql`drop table ${sql(last!.name)}`
+  await sql`alter function drop_audit_partitions rename to missing`
+  await t.rejects(stores.maintain(), { message: /drop_audit_partitions/ })
+  t.equal((await sql`select to_regclass(${last!.name}) as found`)[0]!.found, last!.name)
+})
