@@ -175,11 +175,19 @@ t.test('the guard says who calls, and what to answer to everybody else', async (
   const stored = { path: '/\ufffd', user_agent: `${'x'.repeat(255)}\ufffd` }
   t.match(await recorded('mine-2'), [stored], 'no half of a surrogate pair, which Postgres refuses')
   const nothing = { requestId: null, method: null, path: null, ip: null, userAgent: null }
-  for (const request of [{ requestId: 'not\nvisible' }, nothing as unknown as Sent]) {
+  for (const request of [
+    { requestId: 'not\nvisible' },
+    { requestId: 'x'.repeat(65) },
+    nothing as unknown as Sent,
+  ]) {
     const refused = (await guard.check(undefined, request)) as Refused
     t.match([refused.status, refused.headers['x-request-id']], [401, /^req_/])
   }
-  t.match(await guard.metrics(), /latchkey_refusals_total\{reason="missing_header"\} 6/)
+  const longest = { requestId: 'x'.repeat(64) }
+  t.match(await guard.check(undefined, longest), { headers: { 'x-request-id': longest.requestId } })
+  const metrics = await guard.metrics()
+  t.match(metrics, /latchkey_refusals_total\{reason="missing_header"\} 8/)
+  t.match(metrics, /latchkey_requests_total\{status="401"\} 10/)
 })
 
 t.test('closing waits for the checks under way, and what comes later is a 503', async (t) => {
