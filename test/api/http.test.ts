@@ -1,6 +1,7 @@
 // Requests at the edges of HTTP/1.1, as bytes that no client library would send. What the parser refuses is tested in
 // test/plugins/errors-of-the-parser.test.ts and test/security/hostile-bytes.test.ts.
 import t from 'tap'
+import { serverOptions } from '../../src/http/server-options.ts'
 import { makeCaller, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
 import { expectError } from './expect-error.ts'
@@ -60,4 +61,9 @@ t.test('the service finds no fault of its own in any of that', async (t) => {
     instance.log.filter(({ level }) => Number(level) >= 50),
     [],
   )
+})
+
+t.test('an idle connection outlives the 60 s of a load balancer, and a late one is found soon', async (t) => {
+  t.ok(instance.service.app.server.keepAliveTimeout > 60_000)
+  t.ok(serverOptions(() => '').http.connectionsCheckingInterval <= 100, 'ms')
 })
