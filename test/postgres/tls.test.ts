@@ -1,8 +1,13 @@
 // TLS to Postgres as libpq does it: whose certificate is accepted, for which name, and what the
 // client shows.
+import { once } from 'node:events'
 import { chown, copyFile, readFile, stat, writeFile } from 'node:fs/promises'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
 import t from 'tap'
+import { readAddress } from '../../src/postgres/address.ts'
+import { dial } from '../../src/postgres/dial.ts'
 import { createPool } from '../../src/postgres/pool.ts'
 import type { SslSettings } from '../../src/postgres/ssl.ts'
 import { until } from '../process/until.ts'
@@ -169,4 +174,19 @@ t.test('a wrong setting is named, and its value is not shown', async (t) => {
     const url = urlOf('secret-host', params)
     t.throws(() => createPool({ url, ssl, purpose: 'tls', max: 1, timeoutMs: 100 }), { message })
   }
+})
+
+t.test('with sslnegotiation=direct the client asks for the protocol that Postgres insists on', async (t) => {
+  const [cert, key] = [await readFile(forAddress.cert), await readFile(forAddress.key)]
+  const direct = createTlsServer({ cert, key, ALPNProtocols: ['postgresql'] })
+  direct.listen(0, address)
+  await once(direct, 'listening')
+  t.teardown(() => direct.close())
+  const { port } = direct.address() as AddressInfo
+  const accepted = once(direct, 'secureConnection')
+  const to = readAddress(`postgres://${address}:${port}/x?sslmode=require&sslnegotiation=direct`, {})
+  const client = await dial(to.hosts[0]!, to, 5000, new AbortController().signal)
+  const [served] = (await accepted) as [TLSSocket]
+  t.equal(served.alpnProtocol, 'postgresql')
+  client.destroy()
 })
