@@ -56,6 +56,7 @@ t.test('a command that is written wrongly, or names an absent id, is refused in 
     [['users', 'get', 'usr_absent'], /usr_absent/],
     [['users', 'update', 'usr_absent'], /--external-id/],
     [['users', 'update', 'usr_absent', '--name', 'x'], /usr_absent/],
+    [['users', 'update', 'usr_absent', '--external-id', `once ${tokenFormat('lk').mint()}`], /--external-id/],
     [['users', 'create', '--name', 'y', '--external-id', 'taken'], /external id/],
     [['users', 'revoke-keys', 'usr_absent'], /usr_absent/],
     [['lookup', 'nobody'], /nothing/],
