@@ -115,7 +115,10 @@ export function responseDue(socket: Connection): ServerResponse | null {
  */
 function afterEarlierResponses({ raw }: FastifyRequest, reply: FastifyReply, run: () => void) {
   // Stop reading meanwhile, or the requests behind would queue up without bound.
-  raw.socket.pause()
+  // After this turn: with the end of a request without a body, Node resumes the socket.
+  process.nextTick(() => {
+    if (reply.raw.socket === null) raw.socket.pause()
+  })
   reply.raw.once('socket', () => {
     raw.socket.resume()
     run()

@@ -1,6 +1,8 @@
 // What the HTTP parser refuses never becomes a request, and still gets the envelope. On real
 // sockets.
-import { connect } from 'node:net'
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { answersOf, envelopeOf, otherApp, raw } from './other-app.ts'
 
@@ -158,4 +160,26 @@ t.test('a client that disconnects within its request is no fault', async (t) => 
     reported.filter(({ error }) => error.statusCode >= 500),
     [],
   )
+})
+
+t.test('while a request is under way, no more is read than a few of those behind it', async (t) => {
+  const { app } = otherApp(t)
+  let release = () => {}
+  const held = new Promise<void>((resolve) => {
+    release = resolve
+  })
+  app.get('/held', async () => held)
+  app.get('/', async () => 'ok')
+  const behind = [get, host, `A: ${'b'.repeat(1000)}`, '', ''].join('\r\n').repeat(4000)
+  const last = [get, host, 'Connection: close', '', ''].join('\r\n')
+  const accepted = once(app.server, 'connection')
+  const answers = raw(app, `GET /held HTTP/1.1\r\nHost: x\r\n\r\n${behind}${last}`)
+  const [connection] = (await accepted) as [Socket]
+  for (let before = -1; connection.bytesRead > before; ) {
+    before = connection.bytesRead
+    for (let turn = 0; turn < 50; turn++) await nextTurn()
+  }
+  t.ok(connection.bytesRead < 1_000_000, `${connection.bytesRead} bytes`)
+  release()
+  t.equal((await answers).match(/HTTP\/1\.1 200 /g)?.length, 4002)
 })
