@@ -29,6 +29,9 @@ let served = 0
 const service = createServer(async (request: IncomingMessage, response) => {
   served++
   const { method, url, headers } = request
+  if (url === '/image')
+    return response.writeHead(200, { 'content-type': 'image/png', 'cache-control': 'public' }).end()
+  if (url === '/untyped') return response.end()
   response.setHeader('content-type', 'application/json')
   response.end(JSON.stringify({ method, url, headers, body: await text(request) }))
 }).listen(0, '127.0.0.1')
@@ -81,6 +84,16 @@ for (const { name, port } of gateways) {
         t.match(answer.headers.get(`x-ratelimit-${header}`), /^[0-9]+$/)
   })
 
+  t.test(`${name}: the type and the caching of a response are the service's own`, async (t) => {
+    const image = await sendRaw(port, 'GET', '/image', [bearer(caller.token)])
+    t.equal(image.headers.get('content-type'), 'image/png')
+    t.equal(image.headers.get('cache-control'), 'public')
+    const untyped = await sendRaw(port, 'GET', '/untyped', [bearer(caller.token)])
+    t.equal(untyped.status, 200)
+    t.equal(untyped.headers.get('content-type'), null)
+    t.equal(untyped.headers.get('cache-control'), null)
+  })
+
   t.test(`${name}: a refusal is Latchkey's own response, and is audited as what was asked for`, async (t) => {
     const before = served
     const original = ['X-Forwarded-Uri: /forged', 'X-Original-URI: /forged', 'X-Forwarded-For: 198.51.100.1']
@@ -88,6 +101,7 @@ for (const { name, port } of gateways) {
       const headers = [...key, ...forged, ...original, 'User-Agent: a client']
       const answer = await sendRaw(port, 'DELETE', '/orders/7?secret=1', headers, 'body')
       expectError(t, answer, 'unauthorized')
+      t.equal(answer.headers.get('cache-control'), 'no-store')
       const [entry] = await seeding.service.stores.audit.find(answer.body.error.request_id)
       const asked = { method: 'DELETE', path: '/orders/7', ip: '127.0.0.1', user_agent: 'a client' }
       t.match(entry, { ...asked, details: { via: '/v1/verify' } })
