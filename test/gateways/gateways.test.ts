@@ -54,9 +54,11 @@ for (const name of ['nginx', 'haproxy', 'caddy'] as const) {
   if (gateway !== null) gateways.push({ name, ...gateway })
 }
 const bearer = (token: string) => `Authorization: Bearer ${token}`
+/** How a service may read a hyphen: CGI, WSGI and PHP take an underscore, PHP a dot too. */
+const hyphens = ['-', '_', '.']
 const forged = [
-  ...['X-Key-Id', 'X_Key_Id', 'X-Key_Id', 'X_Key-Id'].map((name) => `${name}: apk_forged`),
-  ...['X-User-Id', 'X_User_Id', 'X-User_Id', 'X_User-Id'].map((name) => `${name}: usr_forged`),
+  ...hyphens.flatMap((a) => hyphens.map((b) => `X${a}Key${b}Id: apk_forged`)),
+  ...hyphens.flatMap((a) => hyphens.map((b) => `X${a}User${b}Id: usr_forged`)),
   'X-Accel-Redirect: @admitted',
   // Names headers that end at the next hop (RFC 9110, 7.6.1).
   'Connection: X-Key-Id, X-User-Id',
