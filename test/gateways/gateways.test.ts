@@ -1,6 +1,6 @@
 // The gateways of examples/ in front of a service: three instances decide who gets in, whatever becomes of them.
 import { once } from 'node:events'
-import { createServer, type IncomingMessage } from 'node:http'
+import { createServer, type IncomingMessage, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { Value } from '@sinclair/typebox/value'
@@ -35,6 +35,14 @@ const service = createServer(async (request: IncomingMessage, response) => {
   response.setHeader('content-type', 'application/json')
   response.end(JSON.stringify({ method, url, headers, body: await text(request) }))
 }).listen(0, '127.0.0.1')
+service.on('upgrade', ({ headers }: IncomingMessage, socket) => {
+  served++
+  socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n')
+  // The answer to the key of RFC 6455, 1.3.
+  socket.write('Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n')
+  socket.write(`X-Headers: ${JSON.stringify(headers)}\r\n\r\n`)
+  socket.on('error', () => {}).pipe(socket)
+})
 await once(service, 'listening')
 t.teardown(() => service.close().closeAllConnections())
 
@@ -94,6 +102,35 @@ for (const { name, port } of gateways) {
     t.equal(untyped.status, 200)
     t.equal(untyped.headers.get('content-type'), null)
     t.equal(untyped.headers.get('cache-control'), null)
+  })
+
+  t.test(`${name}: a WebSocket needs a good key, and the service learns whose it is`, async (t) => {
+    const upgrade = (headers: Record<string, string>) =>
+      request({
+        port,
+        headers: {
+          ...headers,
+          connection: 'X-Key-Id, X-User-Id, Upgrade',
+          upgrade: 'websocket',
+          'sec-websocket-version': '13',
+          'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==',
+          'x-key-id': 'apk_forged',
+        },
+      }).end()
+    const before = served
+    const [refused] = await once(upgrade({}), 'response')
+    t.equal(refused.resume().statusCode, 401)
+    t.equal(served, before)
+
+    const [answer, socket] = await once(upgrade({ authorization: `Bearer ${caller.token}` }), 'upgrade', {
+      signal: AbortSignal.timeout(10_000),
+    })
+    t.teardown(() => socket.destroy())
+    const arrived = JSON.parse(answer.headers['x-headers'])
+    t.match(arrived, { 'x-key-id': caller.id, 'x-user-id': caller.userId, authorization: undefined })
+    t.notMatch(arrived.connection, /-id/i)
+    socket.write('both ways')
+    t.equal(String((await once(socket, 'data'))[0]), 'both ways')
   })
 
   t.test(`${name}: a refusal is Latchkey's own response, and is audited as what was asked for`, async (t) => {
