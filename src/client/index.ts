@@ -7,7 +7,7 @@
  */
 import type { components, operations } from './api.ts'
 import { pages } from './pages.ts'
-import { type CallOptions, type ClientOptions, createSend } from './send.ts'
+import { type CallOptions, type ClientOptions, createSend, has } from './send.ts'
 
 export { type AdminClient, type AdminClientOptions, createAdminClient } from './admin.ts'
 export { type ErrorCode, LatchkeyError } from './errors.ts'
@@ -24,18 +24,18 @@ type UsageQuery = NonNullable<operations['getKeyUsage']['parameters']['query']>
 
 export type Client = ReturnType<typeof createClient>
 
-/** Throws a TypeError if `baseUrl` is no URL, or `key` cannot be in a header. */
+/** Throws a TypeError if `baseUrl` is no plain http or https URL, or `key` cannot be in a header. */
 export function createClient({ key, ...options }: ClientOptions & { key: string }) {
   const send = createSend(key, options)
-  const pathOf = (id: string, more = '') => `/v1/keys/${encodeURIComponent(id)}${more}`
+  const pathOf = (id: string, ...more: string[]) => ['v1', 'keys', id, ...more]
   return {
     keys: {
       /** Never repeated after an unknown outcome, so it creates at most one key. */
       create: (body: Schemas['CreateKeyBody'], options?: CallOptions) =>
-        send<CreatedKey>({ method: 'POST', path: '/v1/keys', body, ...options }),
+        send<CreatedKey>({ method: 'POST', path: ['v1', 'keys'], body, ...options }),
       /** All keys, newest first, page by page as they are read. `limit` is the size of a page. */
       list: (query?: ListQuery, options?: CallOptions) =>
-        pages<Key>(send, { method: 'GET', path: '/v1/keys', query, ...options }),
+        pages<Key>(send, { method: 'GET', path: ['v1', 'keys'], query, ...options }),
       get: (id: string, options?: CallOptions) => send<Key>({ method: 'GET', path: pathOf(id), ...options }),
       update: (id: string, body: Schemas['PatchKeyBody'], options?: CallOptions) =>
         send<Key>({ method: 'PATCH', path: pathOf(id), body, ...options }),
@@ -43,11 +43,12 @@ export function createClient({ key, ...options }: ClientOptions & { key: string 
         send<Key>({ method: 'DELETE', path: pathOf(id), ...options }),
       /** Never repeated after an unknown outcome. */
       rotate: (id: string, body: Schemas['RotateKeyBody'] = {}, options?: CallOptions) =>
-        send<CreatedKey>({ method: 'POST', path: pathOf(id, '/rotate'), body, ...options }),
+        send<CreatedKey>({ method: 'POST', path: pathOf(id, 'rotate'), body, ...options }),
       usage: (id: string, query?: UsageQuery, options?: CallOptions) =>
-        send<Usage>({ method: 'GET', path: pathOf(id, '/usage'), query, ...options }),
+        send<Usage>({ isOurs: has('step'), method: 'GET', path: pathOf(id, 'usage'), query, ...options }),
     },
     /** Whose key this is. Counts as one request. */
-    verify: (options?: CallOptions) => send<Verified>({ method: 'GET', path: '/v1/verify', ...options }),
+    verify: (options?: CallOptions) =>
+      send<Verified>({ isOurs: has('key_id'), method: 'GET', path: ['v1', 'verify'], ...options }),
   }
 }

@@ -24,10 +24,18 @@ export interface CallOptions {
 
 export interface Call extends CallOptions {
   method: 'GET' | 'POST' | 'PATCH' | 'DELETE'
-  path: string
+  /** Its segments, not yet encoded. */
+  path: readonly string[]
   query?: object | undefined
   body?: unknown
+  /** Whether a success is the service's. Unless given: whether it has an `id`. */
+  isOurs?: (body: object) => boolean
 }
+
+/**
+ * For `isOurs`: a body with this member. Not a header, because browsers hide those of other origins.
+ */
+export const has = (member: string) => (body: object) => member in body
 
 export type Send = <T>(call: Call) => Promise<T>
 
@@ -40,9 +48,10 @@ const visibleAscii = /^[\x21-\x7e]+$/
 export function createSend(token: string, options: ClientOptions): Send {
   const { timeoutMs = 10_000, retries = 2, retryAfterMaxS = 60 } = options
   const fetchNow = options.fetch ?? ((url, init) => fetch(url, init))
-  const base = new URL(options.baseUrl).href.replace(/\/$/, '')
+  const base = baseOf(options.baseUrl)
   // The platform's own message would show the token.
-  if (!visibleAscii.test(token)) throw new TypeError('The key must be visible ASCII characters.')
+  if (typeof token !== 'string' || !visibleAscii.test(token))
+    throw new TypeError('The key must be visible ASCII characters.')
 
   return async <T>(call: Call): Promise<T> => {
     for (let attempt = 0; ; attempt++) {
@@ -57,12 +66,14 @@ export function createSend(token: string, options: ClientOptions): Send {
     }
   }
 
-  async function once({ method, path, query, body, signal }: Call): Promise<unknown> {
+  async function once({ method, path, query, body, signal, isOurs = has('id') }: Call): Promise<unknown> {
+    // Outside `try`: an id that cannot be encoded is not the network's fault.
+    const url = `${base}/${path.map(encodeURIComponent).join('/')}${queryOf(query)}`
     const timeout = AbortSignal.timeout(timeoutMs)
     let response: Response
     let text: string
     try {
-      response = await fetchNow(base + path + queryOf(query), {
+      response = await fetchNow(url, {
         method,
         headers: {
           accept: 'application/json',
@@ -80,7 +91,8 @@ export function createSend(token: string, options: ClientOptions): Send {
       throw noResponse(cause, timeout.aborted)
     }
     const parsed = parse(text)
-    if (!response.ok || typeof parsed !== 'object' || parsed === null) throw errorOf(response, parsed)
+    if (!response.ok || typeof parsed !== 'object' || parsed === null || !isOurs(parsed))
+      throw errorOf(response, parsed)
     return parsed
   }
 
@@ -94,6 +106,16 @@ export function createSend(token: string, options: ClientOptions): Send {
     const leastMs = retryAfterS === null ? backoffBaseMs * 2 ** attempt : retryAfterS * 1000
     return leastMs + Math.random() * (retryAfterS === null ? leastMs : jitterMaxMs)
   }
+}
+
+/** Paths are appended to it. The messages do not show it: it may hold a password. */
+function baseOf(baseUrl: string): string {
+  const { protocol, href, search, hash, username, password } = new URL(baseUrl)
+  if (protocol !== 'http:' && protocol !== 'https:')
+    throw new TypeError('`baseUrl` must begin with http:// or https://.')
+  if (search || hash || username || password)
+    throw new TypeError('`baseUrl` must have no query, fragment, user or password.')
+  return href.replace(/[/?#]*$/, '')
 }
 
 function queryOf(query: object = {}): string {

@@ -123,6 +123,7 @@ t.test(
         { status: 404, code: 'not_found', requestId: 'req_1', suggestion: 'Wait.' },
       ],
       [[{ status: 200, body: '<html>' }, ok], {}, 1, { status: 200, code: 'unexpected_response' }],
+      [[{ status: 200, body: '{}' }, ok], {}, 1, { status: 200, code: 'unexpected_response' }],
       [
         [new TypeError('x'), new TypeError('x'), new TypeError('x'), ok],
         {},
@@ -159,11 +160,41 @@ t.test('the caller can end a wait, and an attempt has a time limit', async (t) =
 })
 
 t.test('a key that cannot be in a header is refused without being shown', async (t) => {
-  for (const key of ['lk_secret\n', '', 'lk_secr et', 'lk_sécret']) {
-    const make = () => createClient({ baseUrl: 'http://latchkey.test', key })
+  for (const key of ['lk_secret\n', '', 'lk_secr et', 'lk_sécret', undefined, null]) {
+    const make = () => createClient({ baseUrl: 'http://latchkey.test', key: key as string })
     t.throws(make, { name: 'TypeError', message: /^The key must be visible ASCII/ })
   }
-  t.throws(() => createClient({ baseUrl: 'latchkey', key: 'lk_1' }), TypeError)
+})
+
+t.test('a base URL to which no path can be appended is refused', async (t) => {
+  for (const baseUrl of [
+    ...['latchkey', 'ftp://latchkey.test', 'latchkey.test:3000', 'http://latchkey.test/?a=b'],
+    ...['http://latchkey.test/#a', 'http://ada@latchkey.test', 'http://:secret@latchkey.test'],
+  ]) {
+    t.throws(() => createClient({ baseUrl, key: 'lk_1' }), TypeError, baseUrl)
+  }
+})
+
+t.test('a list that is not the service’s is an error, not the same page for ever', async (t) => {
+  for (const body of [
+    {},
+    { next_cursor: null },
+    { data: [] },
+    { data: {}, next_cursor: null },
+    { data: [], next_cursor: 1 },
+  ]) {
+    const { client, clock, sentAtMs, outcome } = clientThatGets([{ status: 200, body: JSON.stringify(body) }])
+    t.match(await outcome(client.keys.list().next()), { code: 'unexpected_response' })
+    clock.uninstall()
+    t.equal(sentAtMs.length, 1)
+  }
+})
+
+t.test('an id that no URL can hold is rejected like any other', async (t) => {
+  const { client, clock, sentAtMs } = clientThatGets([ok])
+  clock.uninstall()
+  await t.rejects(client.keys.get('\ud800'), URIError)
+  t.equal(sentAtMs.length, 0)
 })
 
 t.test('a signal that is used for many calls keeps no listeners of those that are over', async (t) => {
