@@ -60,7 +60,10 @@ export function fromValidation(error: FastifyError, redact = (text: string) => t
       return new ApiError('unknown_parameter', {
         param: join(path, member),
         message: `\`${member}\` is not a parameter of this operation.`,
-        suggestion: `Remove it, or use one of ${known.map((name) => `\`${name}\``).join(', ')}.`,
+        suggestion:
+          known.length === 0
+            ? 'Remove it.'
+            : `Remove it, or use one of ${known.map((name) => `\`${name}\``).join(', ')}.`,
       })
     }
   }

@@ -10,6 +10,7 @@ import authenticate, { type AuthenticateOptions, type Caller } from '../../plugi
 import errors from '../../plugins/errors.ts'
 import httpFraming from '../../plugins/http-framing.ts'
 import jsonBody from '../../plugins/json-body.ts'
+import noQuery from '../../plugins/no-query.ts'
 import rateLimit, { type RateLimitOptions } from '../../plugins/rate-limit.ts'
 import unknownRoute from '../../plugins/unknown-route.ts'
 import type { Config } from '../config.ts'
@@ -118,7 +119,9 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
     guarded.register(rateLimit, { hit })
     guarded.register(jsonBody, { redact })
     guarded.register(unknownRoute)
+    // Before `noQuery`: a gateway may send the query of another request along.
     guarded.register(verifyRoute)
+    guarded.register(noQuery)
     guarded.register(keyRoutes, { ...options, defaultRateLimitRpm })
     guarded.register(usageRoute, options)
   })

@@ -22,7 +22,6 @@ const errorsOfBodies: readonly ErrorCode[] = [
   'payload_too_large',
   'unsupported_media_type',
 ]
-const errorsOfQueries: readonly ErrorCode[] = ['unknown_parameter', 'invalid_parameter']
 
 /** These may end a request before it is counted, or even read. Headers set later may be missing. */
 const early = new Set<ErrorCode>([...errorsOfAnyRequest, 'service_unavailable'])
@@ -48,7 +47,9 @@ export function errorCodesOf(
 ): ErrorCode[] {
   const codes = new Set<ErrorCode>([...errorsOfAnyRequest, ...listed])
   if (reads.body !== undefined) for (const code of errorsOfBodies) codes.add(code)
-  if (reads.querystring !== undefined) for (const code of errorsOfQueries) codes.add(code)
+  if (reads.querystring !== undefined) codes.add('unknown_parameter')
+  const { properties = {} } = (reads.querystring ?? {}) as { properties?: object }
+  if (Object.keys(properties).length > 0) codes.add('invalid_parameter')
   if (reads.params !== undefined) codes.add('not_found')
   return (Object.keys(errorTable) as ErrorCode[]).filter((code) => codes.has(code))
 }

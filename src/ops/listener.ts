@@ -7,6 +7,7 @@ import Fastify, { type FastifyInstance } from 'fastify'
 import errors from '../../plugins/errors.ts'
 import httpFraming from '../../plugins/http-framing.ts'
 import jsonBody from '../../plugins/json-body.ts'
+import noQuery from '../../plugins/no-query.ts'
 import unknownRoute from '../../plugins/unknown-route.ts'
 import { actorOf } from '../http/routes/actor.ts'
 import { serverOptions } from '../http/server-options.ts'
@@ -64,6 +65,7 @@ export function createOps(options: OpsOptions): FastifyInstance {
   ops.register(unknownRoute, { suggestion: 'Check the path. /admin/openapi.json lists all of them.' })
   ops.register(openapi, adminOpenApi({ serverUrl: () => urlOf(ops), docsBase }))
   ops.register(probes, { service, state })
+  ops.register(noQuery)
   const admin = { ...stores, lastUsed: service.lastUsed, defaultRateLimitRpm: options.defaultRateLimitRpm }
   ops.register(userRoutes, admin)
   ops.register(adminKeyRoutes, admin)

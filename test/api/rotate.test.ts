@@ -131,3 +131,23 @@ t.test('a bad body rotates nothing', async (t) => {
   for (const [ask, code, param] of refused) expectError(t, await rotate(id, ask), code, param)
   t.same(await verify(token), [200, 200])
 })
+
+t.test('a parameter in the query is refused, not ignored, by operations that take none', async (t) => {
+  const { id, token } = await make()
+  const asks = [
+    ['POST', `${id}/rotate`],
+    ['GET', id],
+    ['PATCH', id],
+    ['DELETE', id],
+  ] as const
+  for (const [method, path] of asks) {
+    const json = method === 'PATCH' ? { name: 'x' } : undefined
+    const answer = await instance.ask(method, `/v1/keys/${path}?expires_in=3600`, {
+      token: admin.token,
+      json,
+    })
+    expectError(t, answer, 'unknown_parameter', 'expires_in')
+    t.equal(answer.body.error.suggestion, 'Remove it.')
+  }
+  t.same(await verify(token), [200, 200])
+})

@@ -161,6 +161,7 @@ const refused: [method: string, path: string, body: unknown, code: Code, param: 
   ['PATCH', 'keys/apk_1', { user_id: user.id }, 'unknown_parameter', 'user_id'],
   ['POST', 'keys/apk_1/rotate', { expires_in: -1 }, 'invalid_parameter', 'expires_in'],
   ['POST', 'keys/apk_1/rotate', { expires_at: 5 }, 'unknown_parameter', 'expires_at'],
+  ['POST', 'keys/apk_1/rotate?expires_in=5', undefined, 'unknown_parameter', 'expires_in'],
   ['GET', 'keys?limit=101', undefined, 'invalid_parameter', 'limit'],
   ['GET', 'keys?status=gone', undefined, 'invalid_parameter', 'status'],
   ['GET', 'keys?user_id=apk_1', undefined, 'invalid_parameter', 'user_id'],
