@@ -24,7 +24,7 @@ import { verifyRoute } from './routes/verify.ts'
 import { serverOptions } from './server-options.ts'
 
 export interface AppOptions<C extends Caller>
-  extends Omit<KeyRoutesOptions, 'defaultRateLimitRpm'>,
+  extends Omit<KeyRoutesOptions, 'defaultRateLimitRpm' | 'basePath'>,
     Pick<UsageRouteOptions, 'usageHistory'> {
   config: Pick<Config, 'baseUrl' | 'port' | 'trustProxy' | 'defaultRateLimitRpm'>
   verify: AuthenticateOptions<C>['verify']
@@ -62,6 +62,7 @@ const keepAliveTimeoutMs = 75_000
 export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInstance {
   const { config, verify, record, hit, tokenFormat, onError, onRequest, onAnswer } = options
   const { baseUrl, port, defaultRateLimitRpm } = config
+  const basePath = baseUrl === null ? '' : pathOf(baseUrl)
   const { redact } = tokenFormat
   const newRequestId = () => newId('req_')
   const isProxy = proxyTest(config.trustProxy)
@@ -113,7 +114,7 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
     )
   }
   app.register(openapi, publicOpenApi({ serverUrl, docsBase }))
-  app.register(docsRoutes, { basePath: baseUrl === null ? '' : pathOf(baseUrl) })
+  app.register(docsRoutes, { basePath })
   app.register(async (guarded) => {
     guarded.register(authenticate, { tokenPrefix: tokenFormat.prefix, verify, record })
     guarded.register(rateLimit, { hit })
@@ -122,7 +123,7 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
     // Before `noQuery`: a gateway may send the query of another request along.
     guarded.register(verifyRoute)
     guarded.register(noQuery)
-    guarded.register(keyRoutes, { ...options, defaultRateLimitRpm })
+    guarded.register(keyRoutes, { ...options, defaultRateLimitRpm, basePath })
     guarded.register(usageRoute, options)
   })
   return app

@@ -116,6 +116,14 @@ t.test(
   },
 )
 
+t.test('a new key is located below the path of BASE_URL', async (t) => {
+  const { status, headers, body } = await below.ask('POST', '/v1/keys', { token, json: { name: 'x' } })
+  t.equal(status, 201)
+  t.equal(headers.get('location'), `/base/v1/keys/${body.id}`)
+  const rotated = await below.ask('POST', `/v1/keys/${body.id}/rotate`, { token })
+  t.equal(rotated.headers.get('location'), `/base/v1/keys/${rotated.body.id}`)
+})
+
 t.test('an unknown page is 404 without a key', async (t) => {
   const names = 'nope Unauthorized __proto__ constructor toString %3Cscript%3E %zz %00 unauthorized/more'
   for (const name of [...names.split(' '), 'a'.repeat(5000)]) {

@@ -31,10 +31,12 @@ export interface KeyRoutesOptions {
   mintKey: MintKey
   tokenFormat: TokenFormat
   defaultRateLimitRpm: number
+  /** The path of BASE_URL, without a trailing slash. */
+  basePath: string
 }
 
 export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app, options) => {
-  const { keys, lastUsed, mintKey, tokenFormat, defaultRateLimitRpm } = options
+  const { keys, lastUsed, mintKey, tokenFormat, defaultRateLimitRpm, basePath } = options
 
   app.post(
     '/v1/keys',
@@ -65,7 +67,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
       }
       return reply
         .code(201)
-        .header('location', `/v1/keys/${created.key.id}`)
+        .header('location', `${basePath}/v1/keys/${created.key.id}`)
         .send({ ...keyBody(created.key), plain_key: token })
     },
   )
@@ -162,7 +164,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
       }
       return reply
         .code(201)
-        .header('location', `/v1/keys/${rotated.key.id}`)
+        .header('location', `${basePath}/v1/keys/${rotated.key.id}`)
         .send({ ...keyBody(rotated.key), plain_key: token })
     },
   )

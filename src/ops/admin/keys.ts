@@ -27,7 +27,10 @@ import type { KeyRoutesOptions } from '../../http/routes/keys.ts'
 import { adminKeyBody } from '../../stores.ts'
 import { laneOf, notFound } from './admin-rules.ts'
 
-export const adminKeyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app, options) => {
+export const adminKeyRoutes: FastifyPluginAsyncTypebox<Omit<KeyRoutesOptions, 'basePath'>> = async (
+  app,
+  options,
+) => {
   const { keys, lastUsed, mintKey, tokenFormat, defaultRateLimitRpm } = options
 
   app.post(
