@@ -2,7 +2,7 @@
  * `import { createGuard } from 'latchkey/guard'`: authenticates and counts a request of any server,
  * whatever its framework.
  */
-import { unavailable } from '../../plugins/api-error.ts'
+import { type ApiError, unavailable } from '../../plugins/api-error.ts'
 import { type Caller, type Counted, remainingOf, tokenIn } from '../../plugins/verdict.ts'
 import { askedOf, type Sent, shownOf } from '../http/routes/actor.ts'
 import { newId } from '../rules/id.ts'
@@ -82,16 +82,28 @@ export async function createGuard(options: GuardOptions): Promise<Guard> {
   }
 
   return {
-    check(authorization, request = {}) {
-      const id = isRequestId(request.requestId) ? request.requestId : newId('req_')
-      if (closing) return Promise.resolve({ ok: false, ...checks.answer(unavailable(closed), undefined, id) })
+    check(authorization, request) {
+      const given = request ?? {}
+      const id = isRequestId(given.requestId) ? given.requestId : newId('req_')
+      const refused = (error: ApiError, counted?: Counted): Refused => ({
+        ok: false,
+        ...checks.answer(error, counted, id),
+      })
+      if (closing) return Promise.resolve(refused(unavailable(closed)))
+      let presented: ReturnType<typeof tokenIn>
+      try {
+        presented = tokenIn(authorization, checks.start)
+      } catch (error) {
+        // Not a text, whatever the types say.
+        return Promise.resolve(refused(unavailable(error)))
+      }
       underWay++
       return new Promise((resolve) => {
         checks.check(
-          tokenIn(authorization, checks.start),
-          (denied) => checks.record(recordOf(request, authorization, checks.format, id), denied),
+          presented,
+          (denied) => checks.record(recordOf(given, authorization, checks.format, id), denied),
           (error, counted) => {
-            resolve(error === null ? passed(counted!) : { ok: false, ...checks.answer(error, counted, id) })
+            resolve(error === null ? passed(counted!) : refused(error, counted))
             if (--underWay === 0) allAnswered()
           },
         )

@@ -64,6 +64,9 @@ export function configOf(options: LatchkeyOptions, others: readonly string[] = [
   // A misspelt redisUrl would count in memory.
   const unknown = Object.keys(options).filter((name) => !known.includes(name))
   if (unknown.length > 0) throw new ConfigError(`latchkey: unknown option ${unknown.join(', ')}`)
+  const { patience = 1 } = options
+  if (!Number.isFinite(patience) || patience <= 0)
+    throw new ConfigError('latchkey: patience must be a positive number')
   const entries = Object.entries(variables).map(([option, variable]) => [
     variable,
     textOf(options[option as Checked]),

@@ -188,6 +188,7 @@ t.test('the guard says who calls, and what to answer to everybody else', async (
   const metrics = await guard.metrics()
   t.match(metrics, /latchkey_refusals_total\{reason="missing_header"\} 8/)
   t.match(metrics, /latchkey_requests_total\{status="401"\} 10/)
+  t.equal(statusOf(await guard.check('Bearer', null as never)), 401)
 })
 
 t.test('closing waits for the checks under way, and what comes later is a 503', async (t) => {
@@ -203,6 +204,13 @@ t.test('closing waits for the checks under way, and what comes later is a 503', 
   await closing
   const late = (await guard.check('Bearer lk_x')) as Refused
   t.match(late, { status: 503, headers: { 'retry-after': '1' } })
+})
+
+t.test('what is no text is a 503, and closing does not wait for it', async (t) => {
+  const guard = await guardOf(t)
+  for (const value of [Symbol('x'), [Symbol('x')]])
+    t.equal(statusOf(await guard.check(value as unknown as string)), 503)
+  await guard.close()
 })
 
 t.test('what cannot be decided is a 503', async (t) => {
@@ -231,6 +239,10 @@ t.test('a bad option is named and its value not shown', async (t) => {
     [{ hashSecret: undefined }, /^latchkey: hashSecret is required with databaseUrl$/],
     [{ hashSecret: bad, redisUrl: bad }, /redisUrl must be .*; hashSecret must be/],
     [{ redisURL: 'redis://hunter2' }, /^latchkey: unknown option redisURL$/],
+    ...['hunter2', 0, -1, NaN, Infinity, null].map((patience): [object, RegExp] => [
+      { patience },
+      /^latchkey: patience must be a positive number$/,
+    ]),
     [{ keyCacheSeconds: 61 }, /keyCacheSeconds must be a whole number/],
     [{ databaseUrl: 'postgres://ada:hunter2@127.0.0.1:1/db' }, /DATABASE_URL.*ECONNREFUSED/],
   ]
