@@ -7,8 +7,17 @@ import { redactAnyToken } from '../rules/token.ts'
 import { printable } from './printable.ts'
 import { program } from './program.ts'
 
-// The reader may have seen enough, as in `latchkey audit list | head`.
-process.stdout.on('error', () => {})
+let isCut = false
+/** Says so once, and ends nothing: a service goes on serving when nobody can read its output. */
+process.stdout.on('error', ({ code, message }: NodeJS.ErrnoException) => {
+  // The reader may have seen enough, as in `latchkey audit list | head`.
+  if (code === 'EPIPE' || isCut) return
+  isCut = true
+  process.exitCode = 1
+  process.stderr.write(
+    `latchkey: the output could not be written (${message}); what the command did is done. If it made a new key, nobody has seen it: rotate or revoke that key\n`,
+  )
+})
 
 async function main() {
   const words = process.argv.slice(2)

@@ -1,9 +1,14 @@
 // A command that cannot be done: exit code 1 and one plain line that says why.
-import { writeFile } from 'node:fs/promises'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { open, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { tokenFormat } from '../../src/rules/token.ts'
 import { useServices } from '../services/index.ts'
+import { builtCli } from './built.ts'
 import { aFolder, type Ended, externalEnv, openCommandLine, runLatchkey } from './latchkey.ts'
 
 type Case = [words: string[], why: RegExp]
@@ -99,3 +104,26 @@ t.test('a command whose database cannot be reached says so, without the password
   const words = ['users', 'list']
   failed(t, await runLatchkey(t, env, ...words), words, /^(?!.*hunter2).*Postgres/)
 })
+
+t.test(
+  'output that cannot be written is a fault, and what was done is done',
+  {
+    skip: !existsSync('/dev/full') && 'there is no /dev/full on this machine',
+  },
+  async (t) => {
+    const env = externalEnv(await useServices(t))
+    const full = await open('/dev/full', 'w')
+    t.teardown(() => full.close())
+    const cli = await builtCli()
+    const child = spawn(process.execPath, [cli, 'users', 'create', '--name', 'x', '--external-id', 'full'], {
+      env: { PATH: process.env.PATH, ...env },
+      stdio: ['ignore', full.fd, 'pipe'],
+    })
+    const [[code], stderr] = await Promise.all([once(child, 'close'), text(child.stderr!)])
+    t.equal(code, 1)
+    t.match(stderr, /^latchkey: .*could not be written \(ENOSPC[^\n]*\).*is done.*rotate or revoke.*\n$/)
+    t.equal(stderr.match(/\n/g)!.length, 1, 'said once')
+    const { stdout } = await runLatchkey(t, env, 'users', 'list', '--external-id', 'full', '--json')
+    t.match(JSON.parse(stdout), [{ name: 'x' }])
+  },
+)
