@@ -27,16 +27,21 @@ export const usage = command<{ since?: number; until?: number; step?: UsageStep 
     const { usage } = found
     const total = usage.data.reduce((sum, { requests }) => sum + requests, 0)
     const peak = usage.data.reduce((max, { requests }) => Math.max(max, requests), 0)
-    const rows = usage.data.map(({ start, requests, limited }) => [
-      moment(start),
-      String(requests),
-      String(limited),
-      usage.incomplete.includes(start) ? 'at least' : '',
-    ])
+    const lost = usage.incomplete.filter((start) => !usage.data.some((point) => point.start === start))
+    const points = [...usage.data, ...lost.map((start) => ({ start, requests: 0, limited: 0 }))]
+    const rows = points
+      .sort((a, b) => a.start - b.start)
+      .map(({ start, requests, limited }) => [
+        moment(start),
+        String(requests),
+        String(limited),
+        usage.incomplete.includes(start) ? 'at least' : '',
+      ])
+    const atLeast = usage.incomplete.length > 0 ? 'at least ' : ''
     return {
       json: usage,
       lines: [
-        `${moment(usage.since)} to ${moment(usage.until)}: ${total} requests, at most ${peak} in one ${usage.step}`,
+        `${moment(usage.since)} to ${moment(usage.until)}: ${atLeast}${total} requests, ${atLeast || 'at most '}${peak} in one ${usage.step}`,
         `|${sparkline(everyStep(usage.data, usage), sparklineWidthMax)}|`,
         ...(rows.length > 0 ? ['', ...table([usage.step, 'requests', 'limited', ''], rows)] : []),
       ],

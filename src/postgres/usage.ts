@@ -41,13 +41,14 @@ export function createUsageStore({ management, usage }: UsagePools): UsageStore 
           from (${pointsOf(asked, step, sinceS)}) as points
           where starts_at >= to_timestamp(${sinceS}) and starts_at < to_timestamp(${untilS})
           order by 1`
-        // This minute and the last may not be stored yet, so they do not count as incomplete.
+        // Until they are done, this minute and the last may not be stored yet: they are not incomplete.
         const overS = stepStartS('minute', nowS) - 60
         const incomplete = await sql`
           select extract(epoch from date_trunc(${step}, starts_at, 'UTC'))::float8 as start
           from usage_minutes
           where (stored is null or stored < reported)
-            and starts_at >= to_timestamp(${sinceS}) and starts_at < to_timestamp(${Math.min(untilS, overS)})
+            and starts_at >= to_timestamp(${sinceS}) and starts_at < to_timestamp(${untilS})
+            and (starts_at < to_timestamp(${overS}) or is_done)
           group by 1 order by 1`
         return { data: [...data], incomplete: incomplete.map(({ start }) => start) }
       }, lane),

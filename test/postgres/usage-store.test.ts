@@ -101,6 +101,12 @@ t.test('a minute is incomplete if fewer requests are stored than were reported',
   }
   t.strictSame(
     (await read(key.id, 'minute', [minute, minute + 1])).incomplete,
+    [at(minute)],
+    'the last minute too: it is done',
+  )
+  await sql`update usage_minutes set is_done = false where starts_at = to_timestamp(${at(minute)})`
+  t.strictSame(
+    (await read(key.id, 'minute', [minute, minute + 1])).incomplete,
     [],
     'the last minute may be stored yet',
   )

@@ -93,7 +93,19 @@ t.test('usage shows the history of a key with a sparkline', async (t: Test) => {
   )
   t.match(await answerOf('usage', limited.id, '--step', 'day'), { step: 'day' })
   t.match((await run('usage', 'apk_absent')).stderr, /there is no key apk_absent/)
-  t.match((await run('usage', limited.id, '--since', '300d')).stderr, /at most 1500 .*--since.*--step/)
+  t.match((await run('usage', limited.id, '--since', '300d')).stderr, /at most 1500.*--since.*--step/)
+})
+
+t.test('a minute that lost requests is a row, and makes the total a minimum', async (t) => {
+  const minute = Math.floor(Date.now() / 60_000) - 30
+  await instance.service.stores.usage.report(minute, 4)
+  const span = ['--since', String(minute * 60), '--until', String((minute + 2) * 60)]
+  const { stdout } = await run('usage', busy.id, ...span)
+  t.match(
+    stdout,
+    /: at least 0 requests, at least 0 in one minute\n\| {2}\|\n\nminute +requests +limited\n\S+ +0 +0 +at least\n$/,
+  )
+  t.match(await answerOf('usage', busy.id, ...span), { data: [], incomplete: [minute * 60] })
 })
 
 t.test('a sparkline is at most as wide as asked, and keeps its peaks', async (t) => {
