@@ -132,7 +132,8 @@ interface Asked {
 /**
  * The key's points from `fromS` on: those of the step's own table, and for the steps that may not be
  * rolled up yet (this one and the one before) the sums of finer points. Both are there for a moment,
- * or where only a part was stored yet; the greater is right.
+ * or where only a part was stored yet: the one with more requests is right. Of two with as many it is
+ * the stored one, whose limit is that of its time.
  */
 function pointsOf(asked: Asked, step: UsageStep, fromS: number): ReturnType<Query> {
   const { sql, keyId, nowS, live, untilS } = asked
@@ -142,19 +143,19 @@ function pointsOf(asked: Asked, step: UsageStep, fromS: number): ReturnType<Quer
   const recent =
     finer === null
       ? sql`
-        select to_timestamp(start) as starts_at, requests, limited
+        select to_timestamp(start), requests, limited, 1
         from json_to_recordset(${JSON.stringify(live)}::text::json) as live (start float8, requests float8, limited float8)`
       : sql`
-        select date_trunc(${step}, starts_at, 'UTC'), sum(requests), sum(limited)
+        select date_trunc(${step}, starts_at, 'UTC'), sum(requests), sum(limited), 1
         from (${pointsOf(asked, finer, recentS)}) as finer group by 1`
   return sql`
-    select starts_at, max(requests) as requests, max(limited) as limited from (
-      select starts_at, requests, limited from ${sql(name)}
+    select distinct on (starts_at) starts_at, requests, limited from (
+      select starts_at, requests, limited, 0 as rank from ${sql(name)}
       where key_id = ${keyId}
         and starts_at >= to_timestamp(${fromS}::float8) and starts_at < to_timestamp(${untilS}::float8)
         and starts_at = any (array(
           select generate_series(to_timestamp(${fromS}::float8), to_timestamp(${untilS - lengthS}::float8), make_interval(secs => ${lengthS}))
         ))
       union all ${recent}
-    ) as known group by 1`
+    ) as known order by starts_at, requests desc, rank`
 }

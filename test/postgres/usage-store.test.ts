@@ -112,6 +112,21 @@ t.test('a minute is incomplete if fewer requests are stored than were reported',
   )
 })
 
+t.test('what was stored of the last minute is not judged by a later limit', async (t) => {
+  const key = await makeKey(user.id)
+  const minute = midnight + 25
+  await usage.store(minute, [{ keyId: key.id, count: 1200 }])
+  const withLive = async (requests: number, limited: number) => {
+    const range = { step: 'minute', sinceS: at(minute), untilS: at(minute + 1) } as const
+    const live = [{ start: at(minute), requests, limited }]
+    return (await usage.read(key.id, range, { nowS: at(minute + 1), live })).data
+  }
+  t.strictSame(await withLive(1200, 1100), [point(minute, 1200, 200)])
+  t.strictSame(await withLive(1200, 0), [point(minute, 1200, 200)])
+  t.strictSame(await withLive(7, 7), [point(minute, 1200, 200)])
+  t.strictSame(await withLive(1300, 300), [point(minute, 1300, 300)], 'the counter knows of more')
+})
+
 t.test('hours and days are the sums of their minutes, before and after they are rolled up', async (t) => {
   const key = await makeKey(user.id)
   const day = midnight - 1440
