@@ -28,6 +28,7 @@ export function usageRange(
   { since, until, step = 'minute' }: UsageQuery,
   nowS: number,
 ): { ok: true; range: UsageRange } | RangeFault {
+  if (Number(since ?? -1) >= Number(until ?? Infinity)) return outOfOrder('since', nowS)
   const lengthS = usageStepS[step]
   const untilS = stepStartS(step, Math.min(Number(until ?? Infinity) - 1, nowS)) + lengthS
   const sinceS = since === undefined ? untilS - usualPoints[step] * lengthS : stepStartS(step, Number(since))

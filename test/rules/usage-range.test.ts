@@ -36,6 +36,8 @@ t.test(
 t.test('what is out of order or too long is refused by name', async (t) => {
   t.equal(ranged({ since: `${minuteS - 60}`, until: `${minuteS - 60}` }, nowS), 'since')
   t.equal(ranged({ since: `${minuteS + 60}` }, nowS), 'since')
+  t.equal(ranged({ since: `${minuteS - 30}`, until: `${minuteS - 30}` }, nowS), 'since', 'in one step')
+  t.equal(ranged({ since: `${hourS + 9}`, until: `${hourS + 8}`, step: 'hour' }, nowS), 'since')
   t.equal(ranged({ until: '60' }, nowS), 'until')
   t.equal(ranged({ since: '0', until: '0' }, nowS), 'since')
   for (const step of usageSteps) {
