@@ -43,11 +43,10 @@ export const noExternalId = option('--no-external-id', 'remove the external id')
 export const revoke = option('--revoke', 'revoke the active keys that are found')
 export const user = option('--user <usr_…>', 'the owner of the key')
 export const rateLimitRpm = number('--rate-limit-rpm <n>', 'allowed requests per minute', rateLimitMax)
-export const expiresAt = number(
-  '--expires-at <s>',
-  'expiry in Unix seconds; the key is refused from then on',
-  expiresAtEndS - 1,
-)
+export const expiresAt = option(
+  '--expires-at <time>',
+  'the key is refused from then on: Unix seconds, or an ISO 8601 date (UTC unless it has a zone)',
+).argParser(expiryS)
 export const expiresIn = number(
   '--expires-in <s>',
   'seconds for which the old key still works (default: 0)',
@@ -63,7 +62,7 @@ export const reason = oneOf('--reason <reason>', 'only refusals with this reason
 export const event = oneOf('--event <event>', 'only entries of this kind', auditEvents)
 export const since = time(
   '--since <time>',
-  'from this time on: Unix seconds, an ISO 8601 date, or an age (15m, 6h)',
+  'from this time on: Unix seconds, an ISO 8601 date (UTC unless it has a zone), or an age (15m, 6h)',
 )
 export const until = time('--until <time>', 'before this time; same formats as --since')
 export const follow = option('--follow', 'print new entries as they come, until Ctrl-C').conflicts('until')
@@ -85,11 +84,31 @@ const unitS = { s: 1, m: 60, h: 3600, d: 86_400 }
 export function timeS(name: string, text: string, nowS: number): number {
   const age = /^([0-9]+)([smhd])$/.exec(text)
   if (age) return Math.max(0, nowS - Number(age[1]) * unitS[age[2] as keyof typeof unitS])
+  const atS = momentS(name, text)
+  if (atS !== null) return atS
+  throw new Error(`${name} must be Unix seconds, an ISO 8601 date, or an age such as 90s, 15m, 6h, 7d`)
+}
+
+export function expiryS(text: string): number {
+  const atS = Math.floor(momentS('--expires-at', text) ?? 0)
+  if (atS >= 1 && atS < expiresAtEndS) return atS
+  throw new Error(
+    `--expires-at must be Unix seconds from 1 to ${expiresAtEndS - 1}, or an ISO 8601 date such as 2030-01-31`,
+  )
+}
+
+const compactDate = /^((?:19|20)\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$/
+const isoDate = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(Z|[+-]\d\d:?\d\d)?)?$/
+
+/** Null if it is neither Unix seconds nor a date that exists. All we print is UTC: without a zone, so is this. */
+function momentS(name: string, text: string): number | null {
+  const compact = compactDate.exec(text)
+  if (compact) throw new Error(`${name}: write the date ${text} as ${compact.slice(1).join('-')}`)
   if (/^[0-9]{1,11}$/.test(text)) return Number(text)
-  const ms = /^\d{4}-\d{2}-\d{2}/.test(text) ? Date.parse(text) : Number.NaN
-  if (Number.isNaN(ms))
-    throw new Error(`${name} must be Unix seconds, an ISO 8601 date, or an age such as 90s, 15m, 6h, 7d`)
-  return ms / 1000
+  const [, date, time = '00:00', zone = 'Z'] = isoDate.exec(text) ?? []
+  const ms = Date.parse(`${date}T${time}${zone}`)
+  // Date.parse takes February 30 for March 2.
+  return Number.isNaN(ms) || !new Date(`${date}T00:00Z`).toISOString().startsWith(date!) ? null : ms / 1000
 }
 
 /** Names and external ids are stored and shown, so they must not contain a key. */
