@@ -139,6 +139,20 @@ test('a limit is changed, a key rotated and revoked, and the next request sees i
   t.strictSame(page.problems, [])
 })
 
+test('a name can neither reorder a question nor break the layout', async (t, browser) => {
+  const page = await browser.open(url, { viewport: { width: 360, height: 740 } })
+  const { id } = await aKey(5, `a\u202egnp.exe${'x'.repeat(240)}`)
+  const found = await find(page, id)
+  t.match(await found.getByRole('heading', { level: 2 }).innerText(), /^Key “a\\u\{202e\}gnp\.exex+”/)
+  await found.getByText('Revoke…').click()
+  const question = page.getByRole('dialog').getByRole('heading')
+  t.match(await question.innerText(), /^Revoke “a\\u\{202e\}gnp\.exex+” of Ada Lovelace\?$/)
+  t.notOk(await page.evaluate('document.documentElement.scrollWidth > innerWidth'), 'nothing sticks out')
+  const dialogIsTooWide = 'dialog => dialog.scrollWidth > dialog.clientWidth'
+  t.notOk(await page.getByRole('dialog').evaluate(dialogIsTooWide))
+  t.notOk((await page.content()).includes('\u202e'))
+})
+
 test('all keys of a user are revoked once its id is typed', async (t, browser) => {
   const page = await browser.open(url)
   const { token, user } = await aKey()

@@ -1,6 +1,6 @@
 /** What an operator does in an incident. Each change says what it did, and shows the new state. */
 import { request } from './api.js'
-import { button, el } from './dom.js'
+import { bdi, button, el } from './dom.js'
 import { count } from './format.js'
 
 const rateLimitMax = 1_000_000_000
@@ -69,7 +69,7 @@ export function keyActions({ key, user, state }, { find }) {
 
   const revoke = () =>
     confirm({
-      title: `Revoke “${key.name}” of ${user.name}?`,
+      title: ['Revoke “', bdi(key.name), '” of ', bdi(user.name), '?'],
       text: 'Every request with this key is refused from then on. This cannot be undone.',
       verb: 'Revoke',
       run: () => act(status, () => request('DELETE', url), again),
@@ -81,7 +81,7 @@ export function revokeKeysAction(user, { find }) {
   const status = el('p', { role: 'status' })
   const revoke = () =>
     confirm({
-      title: `Revoke all keys of “${user.name}”?`,
+      title: ['Revoke all keys of “', bdi(user.name), '”?'],
       text: 'Every request with one of them is refused from then on. This cannot be undone.',
       typed: user.id,
       verb: 'Revoke all keys',
@@ -118,7 +118,7 @@ function confirm({ title, text, typed, verb, run }) {
   const form = el(
     'form',
     { method: 'dialog' },
-    el('h2', { textContent: title }),
+    el('h2', {}, ...title),
     el('p', { textContent: text }),
     typed === undefined
       ? null
@@ -146,7 +146,7 @@ function showOnce({ name, plain_key }) {
     el(
       'form',
       { method: 'dialog' },
-      el('h2', { textContent: `The new key of “${name}”` }),
+      el('h2', {}, 'The new key of “', bdi(name), '”'),
       el('p', { textContent: 'It is shown only now. Hand it over, then close this.' }),
       key,
       el('div', { className: 'buttons' }, copy, el('button', { type: 'submit', textContent: 'Close' })),

@@ -1,6 +1,6 @@
 /** Lists of bars: the busiest keys, and the reasons of refusals. */
 import { button, byId, el, showList } from './dom.js'
-import { count, duration, percent, timeOf } from './format.js'
+import { count, duration, percent, timeOf, visible } from './format.js'
 
 /** One key: who it is, a bar of used/limit, and the numbers beside it. */
 function keyRow(onPick) {
@@ -19,8 +19,8 @@ function keyRow(onPick) {
       share,
     )
     row.show = ({ id, name: keyName, user_name, used, limit, limited, of }) => {
-      name.textContent = keyName ?? id
-      owner.textContent = user_name ?? ''
+      name.textContent = visible(keyName ?? id)
+      owner.textContent = visible(user_name ?? '')
       fill.style.width = `${Math.min(100, (100 * used) / (limit ?? of))}%`
       row.className = limited > 0 ? 'over' : limit !== null && used >= 0.8 * limit ? 'near' : ''
       numbers.textContent = limit === null ? count(used) : `${count(used)} / ${count(limit)}`

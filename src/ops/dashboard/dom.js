@@ -1,5 +1,7 @@
 /** Elements built from text. Nothing here parses HTML, so no name or path can become markup. */
 
+import { visible } from './format.js'
+
 /** `props` are properties of the element, or attributes where the name has a hyphen. */
 export function el(tag, props = {}, ...children) {
   const element = document.createElement(tag)
@@ -10,6 +12,9 @@ export function el(tag, props = {}, ...children) {
   element.append(...children.filter((child) => child !== null && child !== undefined))
   return element
 }
+
+/** A name within other text. Its direction changes nothing around it. */
+export const bdi = (name) => el('bdi', { textContent: visible(name) })
 
 export const byId = (id) => document.getElementById(id)
 

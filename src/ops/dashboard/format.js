@@ -16,6 +16,13 @@ export const shortTimeOf = (seconds) => shortClock.format(seconds * 1000)
 export const dayOf = (seconds) => day.format(seconds * 1000)
 export const moment = (seconds) => (seconds === null ? null : dayAndClock.format(seconds * 1000))
 
+// As in src/commands/printable.ts: control characters and bidi overrides would change what is read.
+const unsafe = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/gu
+
+/** For names, and all other text from outside. */
+export const visible = (text) =>
+  text.replaceAll(unsafe, (character) => `\\u{${character.codePointAt(0).toString(16)}}`)
+
 const units = [
   [86_400, 'd'],
   [3600, 'h'],

@@ -1,8 +1,8 @@
 /** What a search has found: a key, several keys, a user, a request or refusals, with the audit trail. */
 import { keyActions, revokeKeysAction } from './actions.js'
 import { request } from './api.js'
-import { button, el, table } from './dom.js'
-import { count, moment, percent } from './format.js'
+import { bdi, button, el, table } from './dom.js'
+import { count, moment, percent, visible } from './format.js'
 import { createUsageChart } from './usage.js'
 
 const states = { active: 'good', revoked: 'bad', expired: 'bad', owner_deleted: 'bad', deleted: 'bad' }
@@ -28,8 +28,8 @@ export async function showFound(panel, found, page) {
     ],
     request: () => [
       facts([
-        ['Key', key && button(key.name, () => page.find(key.id), 'link')],
-        ['Owner', user && button(user.name, () => page.find(user.id), 'link')],
+        ['Key', key && button(visible(key.name), () => page.find(key.id), 'link')],
+        ['Owner', user && button(visible(user.name), () => page.find(user.id), 'link')],
       ]),
       entries(found.entries, page),
     ],
@@ -43,15 +43,15 @@ export async function showFound(panel, found, page) {
 
 function heading({ type, state, key, keys, user, entries, reason }, { close }) {
   const text = {
-    key: () => `Key “${key.name}”`,
-    keys: () => `${keys.length} keys begin like this`,
-    user: () => `User “${user.name}”`,
-    request: () => `Request ${entries[0].request_id}`,
-    refusals: () => `The newest 401s: ${reason}`,
+    key: () => ['Key “', bdi(key.name), '”'],
+    keys: () => [`${keys.length} keys begin like this`],
+    user: () => ['User “', bdi(user.name), '”'],
+    request: () => [`Request ${entries[0].request_id}`],
+    refusals: () => [`The newest 401s: ${reason}`],
   }[type]()
   const badge =
     state && el('span', { className: `state ${states[state]}`, textContent: state.replace('_', ' ') })
-  return el('div', { className: 'title' }, el('h2', {}, text, ' ', badge), button('Close', close))
+  return el('div', { className: 'title' }, el('h2', {}, ...text, ' ', badge), button('Close', close))
 }
 
 const facts = (pairs) =>
@@ -63,12 +63,12 @@ const facts = (pairs) =>
       .map(([name, value]) => el('div', {}, el('dt', { textContent: name }), el('dd', {}, value))),
   )
 
-const code = (text) => el('code', { textContent: text })
+const code = (text) => el('code', { textContent: visible(text) })
 
 const keyFacts = ({ key, user }, { find }) => [
   ['Id', code(key.id)],
   ['Begins with', code(key.key_prefix)],
-  ['Owner', button(user.name, () => find(user.id), 'link')],
+  ['Owner', button(visible(user.name), () => find(user.id), 'link')],
   ['Limit', `${count(key.rate_limit_rpm)} a minute`],
   ['Last used', moment(key.last_used_at) ?? 'never'],
   ['Created', moment(key.created_at)],
@@ -100,7 +100,7 @@ const keyTable = (keys, { find }) =>
     'Keys',
     ['Key', 'Begins with', 'Limit', 'Last used', 'Created', 'Revoked'],
     keys.map((key) => [
-      button(key.name, () => find(key.id), 'link'),
+      button(visible(key.name), () => find(key.id), 'link'),
       code(key.key_prefix),
       count(key.rate_limit_rpm),
       moment(key.last_used_at),
@@ -135,7 +135,7 @@ const entries = (data, { find }) =>
       moment(Date.parse(entry.occurred_at) / 1000),
       code(entry.event),
       entry.reason && code(entry.reason),
-      entry.actor,
+      entry.actor && visible(entry.actor),
       entry.method && code(`${entry.method} ${entry.path}`),
       entry.ip,
       button(entry.request_id, () => find(entry.request_id), 'link id'),
