@@ -57,14 +57,22 @@ export function keyActions({ key, user, state }, { find }) {
   rotate.addEventListener('submit', (event) => {
     event.preventDefault()
     const body = { expires_in: Number(grace.value) }
-    act(
-      status,
-      () => request('POST', `${url}/rotate`, body),
-      async (successor) => {
-        await find(successor.id)
-        showOnce(successor)
-      },
-    )
+    const run = () =>
+      act(
+        status,
+        () => request('POST', `${url}/rotate`, body),
+        async (successor) => {
+          await find(successor.id)
+          showOnce(successor)
+        },
+      )
+    if (body.expires_in > 0) return run()
+    return confirm({
+      title: ['Rotate “', bdi(key.name), '” of ', bdi(user.name), '?'],
+      text: 'Every request with the old key is refused from then on. This cannot be undone.',
+      verb: 'Rotate',
+      run,
+    })
   })
 
   const revoke = () =>
@@ -142,7 +150,7 @@ function showOnce({ name, plain_key }) {
     await navigator.clipboard.writeText(plain_key)
     copy.textContent = 'Copied'
   })
-  openDialog(
+  const dialog = openDialog(
     el(
       'form',
       { method: 'dialog' },
@@ -152,6 +160,9 @@ function showOnce({ name, plain_key }) {
       el('div', { className: 'buttons' }, copy, el('button', { type: 'submit', textContent: 'Close' })),
     ),
   )
+  // Escape closes nothing. In Chromium a second Escape skips `cancel`; `closedBy` is not everywhere yet.
+  dialog.closedBy = 'none'
+  dialog.addEventListener('cancel', (event) => event.preventDefault())
 }
 
 function say(text) {
