@@ -159,6 +159,16 @@ test('a name can neither reorder a question nor break the layout', async (t, bro
   t.notOk((await page.content()).includes('\u202e'))
 })
 
+test('the usage of a key is the total of the chart', async (_t, browser) => {
+  const { token, id } = await aKey()
+  const minute = Math.floor(Date.now() / 60_000) - 10
+  await local.service.stores.usage.store(minute, [{ keyId: id, count: 5 }])
+  for (let n = 0; n < 3; n++) await verify(token)
+  const page = await browser.open(url)
+  const found = await find(page, id)
+  await found.locator('.usage .value').first().getByText('8', { exact: true }).waitFor()
+})
+
 test('all keys of a user are revoked once its id is typed', async (t, browser) => {
   const page = await browser.open(url)
   const { token, user } = await aKey()

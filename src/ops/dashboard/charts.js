@@ -1,4 +1,4 @@
-/** Charts over time. The numbers under the pointer, else the newest ones, are also there as text. */
+/** Charts over time. The numbers under the pointer are also there as text; else the newest, or the totals. */
 import { el } from './dom.js'
 import { figure, shortTimeOf, timeOf } from './format.js'
 import uPlot from './uPlot.esm.js'
@@ -10,8 +10,9 @@ const isDark = matchMedia('(prefers-color-scheme: dark)')
 /**
  * `series`: [{ label, color, fill?, bars? }]. `data`: the times in Unix seconds, then the values of
  * each series; null is a gap. `range`: from when to when. `label`: of a moment on the axis.
+ * `totals`: show those while no step is under the pointer.
  */
-export function createChart(container, { series, unit = '', range, label = shortTimeOf }) {
+export function createChart(container, { series, unit = '', range, label = shortTimeOf, totals = false }) {
   const values = series.map(({ color }) => el('b', { className: `value ${color}` }))
   const time = el('span', { className: 'note' })
   const legend = el(
@@ -28,7 +29,10 @@ export function createChart(container, { series, unit = '', range, label = short
   function showValues(index) {
     const at = index ?? data[0].length - 1
     values.forEach((value, i) => {
-      value.textContent = `${figure(data[i + 1][at])}${unit}`
+      const column = data[i + 1]
+      const isTotal = totals && at !== index
+      const shown = isTotal ? column.reduce((sum, one) => sum + one, 0) : column[at]
+      value.textContent = `${figure(shown)}${unit}`
     })
     time.textContent = index === null || index === undefined ? '' : timeOf(data[0][index])
   }

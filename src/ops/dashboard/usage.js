@@ -35,7 +35,8 @@ export function createUsageChart(container, keyId) {
     try {
       const usage = await request('GET', `/admin/keys/${keyId}/usage?step=${step}`)
       const label = step === 'day' ? dayOf : shortTimeOf
-      const draw = createChart(chartBox, { series, label, range: () => [nowS - rangeS, nowS + stepS] })
+      const range = () => [nowS - rangeS, nowS + stepS]
+      const draw = createChart(chartBox, { series, label, range, totals: true })
       draw(filled(usage.data, stepS, nowS - rangeS, nowS))
       const lost = usage.incomplete.filter((start) => start + stepS <= nowS).length
       note.textContent = lost > 0 ? `In ${lost} of these steps, not every request was stored.` : ''
