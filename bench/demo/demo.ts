@@ -59,7 +59,7 @@ async function run() {
 
 /** Null if there is none. */
 async function redisIn(folder: string): Promise<string | null> {
-  const given = process.env.REDIS_URL
+  const given = process.env.REDIS_URL || undefined
   try {
     const redis = await startRedis(folder, given)
     closers.push(() => redis.stop())

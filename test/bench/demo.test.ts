@@ -58,7 +58,9 @@ for (const withRedis of [true, false]) {
     : 'without a Redis, one instance counts in memory'
   const skip = withRedis && (await findRedisServer()) === null && 'there is no redis-server on this machine'
   t.test(title, { skip }, async (t) => {
-    const demo = await startDemo(t, { PATH: withRedis ? process.env.PATH : await pathWithoutRedis(t) })
+    const PATH = withRedis ? process.env.PATH : await pathWithoutRedis(t)
+    // Empty counts as unset.
+    const demo = await startDemo(t, { PATH, REDIS_URL: '' })
     const url = await demo.printed(/Service +(http:\S+)/)
     const opsUrl = await demo.printed(/Metrics +(http:\S+)\/metrics/)
     const token = await demo.printed(/Bearer (lk_\w+)/)
