@@ -1,6 +1,7 @@
 /** latchkey keys …: for the operator, for any user and without a key. */
 import { type KeyState, listLimitMax } from '../../schemas/bounds.ts'
 import { keyState } from '../rules/key-state.ts'
+import { tokenFormat } from '../rules/token.ts'
 import { adminKeyBody, type ExpiresInPast, type KeyPage, type KeyStore, type StoredKey } from '../stores.ts'
 import { actor, command, group, moment, operator, table, withStores } from './command.ts'
 import {
@@ -82,6 +83,9 @@ const list = command<{ user?: string; prefix?: string; status?: KeyState }>('lis
     if (userId === null && prefix === undefined) throw new Error('keys list needs --user or --prefix')
     if (prefix !== undefined && !/^[0-9A-Za-z_]{1,21}$/.test(prefix))
       throw new Error('--prefix takes the first characters as shown; for a whole key: latchkey lookup -')
+    const format = tokenFormat(config.tokenPrefix)
+    if (prefix !== undefined && format.isShort(prefix))
+      throw new Error(`--prefix needs all ${format.displayPrefixLength} characters of a prefix, as shown`)
     const found = await withStores(config, async ({ keys, users }) => {
       if (userId !== null && (await users.get(userId)) === null) throw new Error(`there is no user ${userId}`)
       return allOf(keys, userId, { status, displayPrefix: prefix })

@@ -12,6 +12,8 @@ export interface TokenFormat {
   readonly prefix: string
   /** Of every token, in characters. */
   readonly tokenLength: number
+  /** Of the part that may be shown. */
+  readonly displayPrefixLength: number
   /** A new secret. */
   mint(): string
   /** Whether a token has the format and a valid checksum. It may never have been minted. */
@@ -29,6 +31,8 @@ export interface TokenFormat {
    * several times (`%255f`).
    */
   redact(text: string): string
+  /** Whether a text could only be the beginning of the part that is shown: too little to find a key. */
+  isShort(text: string): boolean
 }
 
 const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
@@ -52,6 +56,7 @@ export function tokenFormat(prefix: string): TokenFormat {
   return {
     prefix,
     tokenLength: length,
+    displayPrefixLength: shown,
     isWellFormed,
     mint() {
       const body = start + randomBase62(randomLength)
@@ -63,6 +68,7 @@ export function tokenFormat(prefix: string): TokenFormat {
       return false
     },
     displayPrefixOf: (token) => token.slice(0, shown),
+    isShort: (text) => text.startsWith(start) && text.length < shown,
     redact: (text) => text.replaceAll(anyPart, `${start}[redacted]`),
   }
 }

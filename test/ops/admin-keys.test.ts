@@ -167,6 +167,7 @@ const refused: [method: string, path: string, body: unknown, code: Code, param: 
   ['GET', 'keys?user_id=apk_1', undefined, 'invalid_parameter', 'user_id'],
   ['GET', 'keys?user_id=usr_%00', undefined, 'invalid_parameter', 'user_id'],
   ['GET', `keys?key_prefix=${key}`, undefined, 'invalid_parameter', 'key_prefix'],
+  ['GET', 'keys?key_prefix=lk_Wg0', undefined, 'invalid_parameter', 'key_prefix'],
   ['GET', 'keys?key_prefix=lk_%2525', undefined, 'invalid_parameter', 'key_prefix'],
   ['GET', 'keys?name=x', undefined, 'unknown_parameter', 'name'],
   ['GET', 'keys?starting_after=apk_nobody', undefined, 'not_found', 'starting_after'],
@@ -220,7 +221,6 @@ t.test('the list is of all users, newest first, and narrowed by what is asked fo
   t.notOk((await ids('?status=active')).some((id: string) => id === revoked.id || id === expired.id))
   t.strictSame(await ids(`?key_prefix=${active.key_prefix}`), [active.id])
   t.strictSame(await ids(`?key_prefix=${active.key_prefix}&user_id=${strangers.userId}`), [])
-  t.strictSame(await ids('?key_prefix=lk_'), [])
   t.strictSame(await ids('?user_id=usr_nobody'), [])
 
   const walked: string[] = []

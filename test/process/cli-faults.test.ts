@@ -52,6 +52,7 @@ t.test('a command that is written wrongly, or names an absent id, is refused in 
     [[...create, '--expires-at', String(Date.now() + 60_000)], /--expires-at/],
     [['keys', 'list'], /--user or --prefix/],
     [['keys', 'list', '--prefix', tokenFormat('lk').mint()], /--prefix/],
+    [['keys', 'list', '--prefix', 'lk_Wg0'], /--prefix needs all 10 characters/],
     [['keys', 'list', ...user, '--status', 'dead'], /--status must be one of active, revoked, expired/],
     [['keys', 'update', 'apk_absent'], /--rate-limit-rpm/],
     [['keys', 'update', 'apk_absent', '--name', 'x'], /apk_absent/],

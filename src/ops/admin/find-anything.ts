@@ -44,7 +44,7 @@ export type FindAnything = (query: string, asker: Asker) => Promise<Lookup | nul
 
 export function anythingFinder(options: FindOptions): FindAnything {
   const { keys, users, audit, counter, hasher, tokenFormat } = options
-  const prefixLength = tokenFormat.displayPrefixOf(tokenFormat.mint()).length
+  const prefixLength = tokenFormat.displayPrefixLength
 
   async function find(query: string, asker: Asker) {
     const { lane } = asker

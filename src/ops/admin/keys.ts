@@ -24,6 +24,7 @@ import {
   withPendingUses,
 } from '../../http/routes/key-rules.ts'
 import type { KeyRoutesOptions } from '../../http/routes/keys.ts'
+import type { TokenFormat } from '../../rules/token.ts'
 import { adminKeyBody } from '../../stores.ts'
 import { laneOf, notFound } from './admin-rules.ts'
 
@@ -78,6 +79,7 @@ export const adminKeyRoutes: FastifyPluginAsyncTypebox<Omit<KeyRoutesOptions, 'b
     },
     async (request) => {
       const { user_id = null, key_prefix, status, starting_after } = request.query
+      if (key_prefix !== undefined && tokenFormat.isShort(key_prefix)) throw shortPrefix(tokenFormat)
       const limit = limitOf(request.query)
       const page = { limit: limit + 1, startingAfter: starting_after, status, displayPrefix: key_prefix }
       const toBody = withPendingUses(lastUsed, adminKeyBody)
@@ -166,6 +168,11 @@ export const adminKeyRoutes: FastifyPluginAsyncTypebox<Omit<KeyRoutesOptions, 'b
   )
 }
 
+const shortPrefix = ({ displayPrefixLength }: TokenFormat) =>
+  new ApiError('invalid_parameter', {
+    param: 'key_prefix',
+    suggestion: `Send all ${displayPrefixLength} characters of a \`key_prefix\`.`,
+  })
 const limitReached = () =>
   new ApiError('key_limit_reached', {
     param: 'user_id',
