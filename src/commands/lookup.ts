@@ -1,6 +1,7 @@
 /** latchkey lookup: identifies what a customer has sent. */
 import { createInterface } from 'node:readline'
 import { Writable } from 'node:stream'
+import { namePattern } from '../../schemas/bounds.ts'
 import type { KeyCounters } from '../../schemas/counters.ts'
 import type { Lookup } from '../../schemas/lookup.ts'
 import { anythingFinder } from '../ops/admin/find-anything.ts'
@@ -18,13 +19,19 @@ export const lookup = command('lookup <anything>', {
   async run({ config, args: [given = ''] }) {
     const query = (given === '-' ? await fromStdin() : given).trim()
     if (query === '' || query.length > queryMax) throw new Error(`lookup needs 1 to ${queryMax} characters`)
-    if (given !== '-' && tokenFormat(config.tokenPrefix).isIn(given))
-      process.stderr.write(`${historyWarning}\n`)
+    if (!new RegExp(namePattern, 'u').test(query)) throw new Error('lookup takes no control characters')
+    const format = tokenFormat(config.tokenPrefix)
+    if (given !== '-' && format.isIn(given)) process.stderr.write(`${historyWarning}\n`)
     const found = await withStores(config, (stores) => {
       const counter = stores.counter.mode === 'memory' ? null : stores.counter
       return anythingFinder({ ...stores, counter })(query, { lane: operator(), toBody: adminKeyBody })
     })
-    if (found === null) throw new Error('nothing found: no key, prefix, id or external id matches')
+    if (found === null)
+      throw new Error(
+        `nothing found: no key, prefix, id or external id matches${
+          format.isShort(query) ? `; give all ${format.displayPrefixLength} characters of a prefix` : ''
+        }`,
+      )
     return { json: found, lines: linesOf(found) }
   },
 })

@@ -54,6 +54,19 @@ t.test('a prefix, an id, an external id and a request id are found', async (t) =
   t.match((await run('lookup', entry.request_id)).stdout, /audit entries\n.*\n.*key\.created/)
 })
 
+t.test('characters that nothing can have are refused', async (t) => {
+  for (const query of ['customer\0', 'customer\x1b[2J']) {
+    const { code, stderr } = await lookUpFromStdin(query)
+    t.strictSame([code, stderr], [1, 'latchkey: lookup takes no control characters\n'])
+  }
+})
+
+t.test('a prefix that is too short says how long one is', async (t) => {
+  for (const text of ['lk_', key.key_prefix.slice(0, -1)])
+    t.match(await run('lookup', text), { code: 1, stderr: /nothing found.*; give all 10 characters.*\n$/ })
+  t.match(await run('lookup', 'lk_0000000'), { code: 1, stderr: /nothing found(?!.*all 10)/ })
+})
+
 t.test('nothing, or more than there could be, is refused', async (t) => {
   for (const query of ['', '\n', 'x'.repeat(1_000_000)]) {
     const { code, stderr } = await lookUpFromStdin(query)
