@@ -2,7 +2,7 @@
  * latchkey keys scan: finds keys of this service that have leaked into files, and revokes them with
  * --revoke.
  */
-import { open } from 'node:fs/promises'
+import { type FileHandle, open } from 'node:fs/promises'
 import type { ScanResult } from '../../schemas/scan.ts'
 import { collectLeaks, type Leaks } from '../ops/admin/leaked-keys.ts'
 import { tokenScanner } from '../rules/token-scanner.ts'
@@ -24,12 +24,16 @@ export const scan = command<{ revoke?: true }>('scan <file...>', {
   async run({ config, options, args }) {
     const by = options.revoke ? actor() : null
     const faults = new Set<string>()
+    const unread = new Set<string>()
     const scanned = await withStores(config, async (stores) => {
       const files: ScannedFile[] = []
       for (const file of args) {
         const leaks = collectLeaks(stores, by)
         // What has been revoked so far must be reported, whatever happens next.
-        await scanFile(stores, file, leaks).catch((error: Error) => faults.add(error.message))
+        await scanFile(stores, file, leaks).catch((error: Error) => {
+          unread.add(file)
+          faults.add(error.message)
+        })
         for (const { message } of leaks.faults) faults.add(message)
         files.push({ file, ...leaks.result() })
       }
@@ -40,7 +44,7 @@ export const scan = command<{ revoke?: true }>('scan <file...>', {
       faults.add(
         `active keys found: ${active}; ${by === null ? 'revoke them with --revoke' : 'run the command again'}`,
       )
-    return { json: scanned, lines: linesOf(scanned), fault: [...faults].join('\n') || undefined }
+    return { json: scanned, lines: linesOf(scanned, unread), fault: [...faults].join('\n') || undefined }
   },
 })
 
@@ -49,33 +53,47 @@ const isActive = ({ state }: ScanResult['keys'][0]) => state === 'active'
 async function scanFile(stores: Stores, file: string, leaks: Leaks) {
   const scanChunk = tokenScanner(stores.tokenFormat)
   const chunks = file === '-' ? process.stdin : chunksOf(file)
-  for await (const chunk of chunks) await leaks.add(scanChunk(chunk))
+  let isFirst = true
+  for await (const chunk of chunks) {
+    if (isFirst && isUtf16(chunk))
+      throw new Error(`${file}: cannot be read as text: it is UTF-16; convert it to UTF-8 first`)
+    isFirst = false
+    await leaks.add(scanChunk(chunk))
+  }
 }
+
+/** By its byte order mark, which Windows writes. */
+const isUtf16 = (chunk: Buffer) => ['fffe', 'feff'].includes(chunk.toString('hex', 0, 2))
 
 /** Reuses one buffer: collecting a new one for each chunk would take as long as the scan. */
 async function* chunksOf(file: string): AsyncGenerator<Buffer> {
-  const handle = await open(file)
+  let handle: FileHandle | undefined
   try {
+    handle = await open(file)
     const buffer = Buffer.allocUnsafeSlow(chunkBytes)
     for (;;) {
       const { bytesRead } = await handle.read(buffer, 0, chunkBytes, null)
       if (bytesRead === 0) return
       yield buffer.subarray(0, bytesRead)
     }
+  } catch (error) {
+    throw new Error(`${file}: ${(error as Error).message}`)
   } finally {
-    await handle.close()
+    await handle?.close()
   }
 }
 
-function linesOf(scanned: ScannedFile[]): string[] {
+function linesOf(scanned: ScannedFile[], unread: Set<string>): string[] {
   const rows = scanned.flatMap(({ file, keys }) =>
     keys.map((key) => [file, key.id, key.key_prefix, key.revoked ? 'revoked now' : key.state, key.user_id]),
   )
   const unknown = scanned.reduce((sum, file) => sum + file.unknown, 0)
+  const read = scanned.map(({ file }) => file).filter((file) => !unread.has(file))
+  const none = unread.size === 0 ? '' : ` in ${read.join(', ')}`
   return [
     ...(rows.length > 0
       ? table(['file', 'id', 'prefix', 'state', 'owner'], rows)
-      : ['no key of this service']),
+      : [read.length === 0 ? 'no file was scanned' : `no key of this service${none}`]),
     ...(unknown > 0 ? [`${unknown} tokens of the same shape are not keys of this service`] : []),
   ]
 }

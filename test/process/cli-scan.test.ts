@@ -58,11 +58,33 @@ t.test('a file that cannot be read is a fault, and the others are scanned', asyn
   const { plain_key } = await keyOf()
   const file = join(folder, 'leaky.log')
   await writeFile(file, plain_key)
-  t.match(await run('keys', 'scan', folder), { code: 1, stderr: /^latchkey: EISDIR.*\n$/ })
+  t.strictSame(await run('keys', 'scan', folder), {
+    code: 1,
+    signal: null,
+    stdout: 'no file was scanned\n',
+    stderr: `latchkey: ${folder}: EISDIR: illegal operation on a directory, read\n`,
+  })
+  await writeFile(join(folder, 'clean'), 'no key')
+  const beside = await run('keys', 'scan', folder, join(folder, 'clean'))
+  t.equal(beside.stdout, `no key of this service in ${join(folder, 'clean')}\n`)
   const words = ['--revoke', join(folder, 'absent'), file, '--json']
   const { code, stdout, stderr } = await run('keys', 'scan', ...words)
-  t.match({ code, stderr }, { code: 1, stderr: /^latchkey: ENOENT.*\n$/ })
+  t.match({ code, stderr }, { code: 1, stderr: /^latchkey: \S+absent: ENOENT.*\n$/ })
   t.match(JSON.parse(stdout), [{ keys: [] }, { keys: [{ state: 'revoked', revoked: true }] }])
+})
+
+t.test('UTF-16 is not read as text', async (t) => {
+  const folder = await aFolder(t)
+  const { plain_key } = await keyOf()
+  const little = Buffer.from(`\ufeff${plain_key}`, 'utf16le')
+  const big = Buffer.from(little).swap16()
+  for (const content of [little, big]) {
+    const file = join(folder, 'leaky.txt')
+    await writeFile(file, content)
+    const { code, stdout, stderr } = await runLatchkey(t, env, 'keys', 'scan', file)
+    t.strictSame([code, stdout], [1, 'no file was scanned\n'])
+    t.equal(stderr, `latchkey: ${file}: cannot be read as text: it is UTF-16; convert it to UTF-8 first\n`)
+  }
 })
 
 t.test('a key that cannot be revoked keeps no other one alive, in this piece or a later one', async (t) => {
