@@ -22,6 +22,7 @@ interface Place {
   path: string
   words: Word[]
   options: readonly Option[]
+  takesFiles: boolean
 }
 
 interface Word {
@@ -37,6 +38,7 @@ const placesOf = (made: Command): Place[] => [
       ...made.registeredArguments.flatMap(({ argChoices = [] }) => argChoices.map(wordOnly)),
     ],
     options: made.createHelp().visibleOptions(made),
+    takesFiles: made.registeredArguments.some((argument) => argument.name() === 'file'),
   },
   ...made.commands.flatMap(placesOf),
 ]
@@ -53,9 +55,9 @@ function caseArms(places: Place[], words: (found: Word[]) => string): string {
       return `    '${path},${longOf(option)}') ${words(choices)} ;;`
     }),
   )
-  const next = places.map(({ path, words: own, options }) => {
+  const next = places.map(({ path, words: own, options, takesFiles }) => {
     const found = [...own, ...options.map((one) => ({ word: longOf(one), about: one.description }))]
-    return `    '${path},'*) ${words(found)} ;;`
+    return `    '${path},'*) ${words(found)}${takesFiles ? '; files=1' : ''} ;;`
   })
   return [...values, ...next].join('\n')
 }
@@ -66,7 +68,7 @@ const knownPaths = (places: Place[]) =>
 function bash(places: Place[]): string {
   return `# bash completion for latchkey
 _latchkey() {
-  local at='' word words=''
+  local at='' word words='' files=''
   for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
     case "\${at:+$at }$word" in
       ${knownPaths(places)}) at="\${at:+$at }$word" ;;
@@ -76,6 +78,11 @@ _latchkey() {
 ${caseArms(places, (found) => `words='${found.map(({ word }) => word).join(' ')}'`)}
   esac
   COMPREPLY=($(compgen -W "$words" -- "\${COMP_WORDS[COMP_CWORD]}"))
+  if [ -n "$files" ]; then
+    local IFS=$'\\n'
+    compopt -o filenames 2>/dev/null
+    COMPREPLY+=($(compgen -f -- "\${COMP_WORDS[COMP_CWORD]}"))
+  fi
 }
 complete -F _latchkey latchkey
 `
@@ -86,7 +93,7 @@ function zsh(places: Place[]): string {
     quoted(about === '' ? word : `${word}:${about.replaceAll(':', '\\:')}`)
   return `#compdef latchkey
 _latchkey() {
-  local at='' word
+  local at='' word files=''
   local -a found
   for word in "\${(@)words[2,CURRENT-1]}"; do
     case "\${at:+$at }$word" in
@@ -97,13 +104,15 @@ _latchkey() {
 ${caseArms(places, (found) => `found=(${found.map(described).join(' ')})`)}
   esac
   _describe latchkey found
+  if [ -n "$files" ]; then _files; fi
 }
 if [ "$funcstack[1]" = _latchkey ]; then _latchkey "$@"; else compdef _latchkey latchkey; fi
 `
 }
 
 function fish(places: Place[]): string {
-  const lines = places.flatMap(({ path, words, options }) => [
+  const lines = places.flatMap(({ path, words, options, takesFiles }) => [
+    ...(takesFiles ? [`complete -c latchkey -n '__latchkey_in ${path}' -F`] : []),
     ...words.map(
       ({ word, about }) => `complete -c latchkey -n '__latchkey_is ${path}' -a ${word} -d ${quoted(about)}`,
     ),

@@ -1,10 +1,12 @@
 // What the command line says about itself: help for every command, and completion in a real shell.
 import { execFile } from 'node:child_process'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { leavesOf, pathOf } from '../../src/commands/command.ts'
 import { program } from '../../src/commands/program.ts'
-import { openCommandLine } from './latchkey.ts'
+import { aFolder, openCommandLine } from './latchkey.ts'
 
 const run = promisify(execFile)
 
@@ -41,6 +43,10 @@ const completions: [words: string[], offered: string[]][] = [
   ],
   [['audit', 'list', '--since', ''], []],
   [
+    ['keys', 'scan', 'leaky'],
+    ['leaky.log', 'leaky.txt'],
+  ],
+  [
     ['completion', ''],
     ['bash', 'zsh', 'fish', '--json', '--help'],
   ],
@@ -65,8 +71,10 @@ for (const [shell, ask] of Object.entries(questions)) {
     const found = await run(shell, ['--version']).catch(() => null)
     if (found === null) return void t.pass(shell, { skip: `there is no ${shell} on this machine` })
     const { stdout: script } = await commandLine.run('completion', shell)
+    const cwd = await aFolder(t)
+    for (const name of ['leaky.log', 'leaky.txt']) await writeFile(join(cwd, name), '')
     for (const [words, offered] of completions) {
-      const { stdout } = await run(shell, ask(script, words))
+      const { stdout } = await run(shell, ask(script, words), { cwd })
       const names = stdout.split('\n').flatMap((line) => line.split('\t')[0] || [])
       const expected =
         shell === 'fish' ? offered.filter((word) => !word.startsWith('--') || words.at(-1) !== '') : offered
