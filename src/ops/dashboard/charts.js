@@ -1,4 +1,7 @@
-/** Charts over time. The numbers under the pointer are also there as text; else the newest, or the totals. */
+/**
+ * Charts over time. The numbers under the pointer are also there as text; else the newest, or the
+ * totals.
+ */
 import { el } from './dom.js'
 import { figure, shortTimeOf, timeOf } from './format.js'
 import uPlot from './uPlot.esm.js'
