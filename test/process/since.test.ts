@@ -39,7 +39,7 @@ t.test('a moment without a zone is UTC, wherever the command runs', async (t) =>
   t.equal(sinceS('2026-01-01T00:00', nowS), nowS)
 })
 
-t.test('eight digits that look like a date are not taken for seconds', async (t) => {
+t.test('eight digits that look like a date are not read as seconds', async (t) => {
   t.throws(() => sinceS('20260101', nowS), { message: /^--since: .*2026-01-01$/ })
   t.equal(sinceS('99999999', nowS), 99_999_999)
 })
