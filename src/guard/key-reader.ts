@@ -57,6 +57,11 @@ interface Answer {
 
 const lookupBatchMax = 500
 const lookupQueueMax = 10_000
+/**
+ * How long keys to read again gather, so that they share a statement. Nobody waits for them, and
+ * the cached copies are trusted for longer than this.
+ */
+const refreshAfterMs = 50
 
 export function createKeyReader(options: KeyReaderOptions): KeyReader {
   const { keys, cache, onStaleHash, onPostgres } = options
@@ -98,14 +103,21 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
     return { ok: true, key, role }
   }
 
+  const toRefresh: CachedKey[] = []
+
+  function refreshAll() {
+    for (const key of toRefresh.splice(0))
+      read(key.cacheName, key).catch(() => {
+        key.refreshing = false
+      })
+  }
+
   return {
     read,
     refresh(key) {
       if (key.refreshing) return
       key.refreshing = true
-      read(key.cacheName, key).catch(() => {
-        key.refreshing = false
-      })
+      if (toRefresh.push(key) === 1) setTimeout(refreshAll, refreshAfterMs).unref()
     },
     drained: () => lookups.drained(),
   }

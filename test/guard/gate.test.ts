@@ -161,26 +161,48 @@ t.test('an instance that is alone trusts a copy for a time of its own', async (t
 })
 
 t.test('a copy past half its time is admitted, and read again in the background, once', async (t) => {
-  const { cached, hit, counter, postgres } = gated()
+  const clock = setClock(t)
+  const { cached, hit, postgres } = gated()
   const key = await cached()
-  counter.aheadMs = 4000
+  clock.advance(4000)
   postgres.before = never
   for (let n = 0; n < 3; n++) {
     t.match(await hit(key), { ok: true, caller: key })
-    // In another turn than the next one, which would join its batch.
-    await nextTurn()
+    clock.advance(100)
     await nextTurn()
   }
   t.equal(postgres.readings.length, 1)
 })
 
-t.test('a reading in the background that failed is tried again', async (t) => {
-  const { cached, hit, counter, postgres } = gated()
+t.test('keys that are read again in the background share a look-up', async (t) => {
+  const clock = setClock(t)
+  const { cached, hit, postgres } = gated()
   const key = await cached()
-  counter.aheadMs = 4000
+  const other = { ...key, id: 'apk_2', cacheName: 'other', hash: hash.replace(/^../, 'xx') }
+  clock.advance(4000)
+  await hit(key)
+  clock.advance(49)
+  await hit(other)
+  await nextTurn()
+  t.strictSame(postgres.readings, [], 'nobody waits for it')
+  clock.advance(1)
+  await nextTurn()
+  t.strictSame(postgres.readings, [[key.hash, other.hash]])
+  await hit({ ...other, refreshing: false })
+  clock.advance(50)
+  await nextTurn()
+  t.equal(postgres.readings.length, 2, 'each key only once')
+})
+
+t.test('a reading in the background that failed is tried again', async (t) => {
+  const clock = setClock(t)
+  const { cached, hit, postgres } = gated()
+  const key = await cached()
+  clock.advance(4000)
   postgres.before = down
   for (const readings of [1, 2]) {
     await hit(key)
+    clock.advance(50)
     await nextTurn()
     await nextTurn()
     t.equal(postgres.readings.length, readings)
@@ -265,7 +287,9 @@ t.test('for 2 s after a failed look-up, requests with an old copy do not wait fo
     await nextTurn()
     return Promise.race([admitted, nextTurn().then(() => false)])
   }
-  clock.advance(1999)
+  clock.advance(1949)
+  t.equal(await goesOn(), true)
+  clock.advance(50)
   t.equal(await goesOn(), true)
   t.equal(postgres.readings.length, 2, 'it is read in the background')
   clock.advance(1)
