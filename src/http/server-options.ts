@@ -2,6 +2,7 @@
 import type { Server } from 'node:http'
 import type { FastifyHttpOptions } from 'fastify'
 import { ajv } from '../../plugins/validation.ts'
+import { lazyCompilers } from './lazy-compilers.ts'
 
 const bodyMaxBytes = 16_384
 /** From the first byte to the end of the headers, and to the end of the request, milliseconds. */
@@ -22,6 +23,7 @@ export const serverOptions = (newRequestId: () => string) =>
     routerOptions: { maxParamLength: 65_536 },
     rewriteUrl: (request) => normalizeTarget(request.url!),
     ajv,
+    schemaController: { compilersFactory: lazyCompilers },
     http: {
       headersTimeout: headersTimeoutMs,
       connectionsCheckingInterval: timeoutCheckMs,
