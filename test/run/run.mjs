@@ -60,6 +60,9 @@ if (!isStopped && files.length > 1 && unclear.length > 0 && unclear.length <= ag
 async function run(...words) {
   tap = spawn('tap', ['run', ...words, ...(forPerson ? [`--output-file=${file}`] : [])], {
     stdio: ['inherit', forPerson ? 'inherit' : 'pipe', 'inherit'],
+    // tap asks for the state of all files at once and starts each when it has it. With one thread
+    // they start in their order, and the long ones come first. package.json sets it back for them.
+    env: { ...process.env, UV_THREADPOOL_SIZE: '1' },
   })
   let results = ''
   tap.stdout?.setEncoding('utf8').on('data', (text) => {
