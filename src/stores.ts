@@ -164,6 +164,8 @@ export interface StoredKey {
   expiresAt: number | null
   revokedAt: number | null
   lastUsedAt: number | null
+  /** When it was read, by the database's clock. */
+  state: KeyState
 }
 
 /**

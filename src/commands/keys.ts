@@ -1,6 +1,5 @@
 /** latchkey keys …: for the operator, for any user and without a key. */
 import { type KeyState, listLimitMax } from '../../schemas/bounds.ts'
-import { keyState } from '../rules/key-state.ts'
 import { tokenFormat } from '../rules/token.ts'
 import { adminKeyBody, type ExpiresInPast, type KeyPage, type KeyStore, type StoredKey } from '../stores.ts'
 import { actor, command, group, moment, operator, table, withStores } from './command.ts'
@@ -26,7 +25,7 @@ const head = ['id', 'prefix', 'state', 'rpm', 'created', 'last used', 'expires',
 const row = (key: StoredKey) => [
   key.id,
   key.displayPrefix,
-  keyState(key, Date.now() / 1000),
+  key.state,
   String(key.rateLimitRpm),
   moment(key.createdAt),
   moment(key.lastUsedAt),

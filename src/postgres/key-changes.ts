@@ -11,9 +11,6 @@ import { safeId, stored, toKey } from './key-rows.ts'
 import type { Pool, Query } from './pool.ts'
 import { runPublished } from './published.ts'
 
-/** The database's clock, which decides whether an expiry is in the future. */
-const nowS = (sql: Query) => sql`extract(epoch from clock_timestamp())::float8 as now_s`
-
 /** A row to insert, as an argument of a database function. */
 const newRow = (sql: Query, minted: MintedKey, more: Record<string, unknown> = {}) =>
   sql`json_populate_record(null::api_keys, ${JSON.stringify({
@@ -61,7 +58,7 @@ export function createKeyChanges(
           expires_at: key.expiresAt === null ? null : new Date(key.expiresAt * 1000),
         })
         const [made] = await sql`
-          select outcome, ${nowS(sql)}, ${stored(sql)}
+          select outcome, ${stored(sql)}
           from create_key(caller_id => ${actor.keyId}::text,
             new_key => ${row}, usable_max => ${keysPerUserMax}::int, entry => ${entry}) as made
           cross join lateral (select (made.stored).*) as key`
@@ -77,7 +74,7 @@ export function createKeyChanges(
         const details = { name, rate_limit_rpm: rateLimitRpm, expires_at: expiresAt }
         const entry = auditEntry(sql, 'key.updated', actor, { key_id: safeId(id), user_id: userId, details })
         const [row] = await sql`
-          select outcome, ${nowS(sql)}, ${stored(sql)}
+          select outcome, ${stored(sql)}
           from change_key(caller_id => ${actor.keyId}::text, key_id => ${safeId(id)}, owner_id => ${userId}::text,
             new_name => ${name ?? null}::text, new_rate_limit_rpm => ${rateLimitRpm ?? null}::int,
             sets_expiry => ${expiresAt !== undefined}, new_expires_at => to_timestamp(${expiresAt ?? null}::float8),

@@ -1,6 +1,7 @@
 /** How a key is read from its row. */
 import type { Row } from 'postgres'
 import { idOrNone } from '../rules/id.ts'
+import { keyState } from '../rules/key-state.ts'
 import type { StoredKey } from '../stores.ts'
 import type { Query } from './pool.ts'
 
@@ -10,7 +11,8 @@ export const seconds = (sql: Query, column: string) => sql`floor(extract(epoch f
 export const stored = (sql: Query) => sql`
   id, user_id, name, key_prefix, rate_limit_rpm, version,
   ${seconds(sql, 'created_at')} as created_at, ${seconds(sql, 'expires_at')} as expires_at,
-  ${seconds(sql, 'revoked_at')} as revoked_at, ${seconds(sql, 'last_used_at')} as last_used_at`
+  ${seconds(sql, 'revoked_at')} as revoked_at, ${seconds(sql, 'last_used_at')} as last_used_at,
+  extract(epoch from clock_timestamp())::float8 as now_s`
 
 export const toKey = (row: Row): StoredKey => ({
   id: row.id,
@@ -23,6 +25,7 @@ export const toKey = (row: Row): StoredKey => ({
   expiresAt: row.expires_at,
   revokedAt: row.revoked_at,
   lastUsedAt: row.last_used_at,
+  state: keyState({ revokedAt: row.revoked_at, expiresAt: row.expires_at }, row.now_s),
 })
 
 export const safeId = (id: string) => idOrNone('apk_', id)

@@ -48,9 +48,15 @@ t.test('the state is why the key would be refused', async (t) => {
   const { id: userId } = await makeUser(instance)
   const [expired, ownerless] = [
     await makeKey(instance, { userId, expiresAt: nowS() - 5 }),
-    await makeKey(instance, { userId }),
+    await makeKey(instance, { userId, expiresAt: nowS() + 1800 }),
   ]
   t.equal((await lookUp(expired.token)).body.state, 'expired')
+  const realNow = Date.now
+  for (const aheadMs of [-3_600_000, 3_600_000]) {
+    t.intercept(Date, 'now', { value: () => realNow() + aheadMs })
+    t.equal((await lookUp(expired.token)).body.state, 'expired', 'by the clock of the database')
+    t.equal((await lookUp(ownerless.token)).body.state, 'active')
+  }
   await deleteUser(instance, userId)
   t.match((await lookUp(ownerless.token)).body, {
     state: 'owner_deleted',

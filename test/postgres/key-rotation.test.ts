@@ -24,7 +24,7 @@ t.test('the successor is what the key was, under another hash, and the key is re
   t.not(displayPrefix, old.displayPrefix)
   const { revokedAt } = (await keys.get(old.id, user.id))!
   t.ok(Math.abs(revokedAt! - (await databaseS())) < 60, 'at the moment of the rotation')
-  t.strictSame(await keys.get(old.id, user.id), { ...old, version: 2, revokedAt })
+  t.strictSame(await keys.get(old.id, user.id), { ...old, version: 2, revokedAt, state: 'revoked' })
   t.strictSame(published, [{ keyId: old.id, version: 2 }])
 })
 

@@ -25,6 +25,7 @@ t.test('a key is stored as it was asked for, and the answer has no secret', asyn
     expiresAt: 2_000_000_000,
     revokedAt: null,
     lastUsedAt: null,
+    state: 'active',
   })
   t.ok(Number.isInteger(createdAt) && Math.abs(createdAt - nowS()) <= 5)
   t.strictSame(await keys.get(key.id, user.id), created.key)

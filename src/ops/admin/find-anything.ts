@@ -5,7 +5,6 @@
 import type { AdminKey } from '../../../schemas/key.ts'
 import type { Lookup } from '../../../schemas/lookup.ts'
 import type { KeyHasher } from '../../rules/key-hasher.ts'
-import { denialReason } from '../../rules/key-state.ts'
 import type { TokenFormat } from '../../rules/token.ts'
 import type {
   AuditFilter,
@@ -98,8 +97,7 @@ export function anythingFinder(options: FindOptions): FindAnything {
 
   async function withOwner(key: StoredKey, { lane, toBody }: Asker) {
     const user = (await users.get(key.userId, lane))!
-    const ownerDeleted = user.deleted_at !== null
-    const state = denialReason({ ...key, ownerDeleted }, Date.now() / 1000) ?? 'active'
+    const state = key.state === 'active' && user.deleted_at !== null ? ('owner_deleted' as const) : key.state
     return { state, key: toBody(key), user }
   }
 
