@@ -29,6 +29,8 @@ const tables: Record<string, string[]> = {
   key_usage_days: ['select', 'insert'],
   instances: ['select', 'insert', 'update', 'delete'],
 }
+const isolationAdvice =
+  'Set it to "read committed" for this role or database: at other levels, concurrent requests fail or exceed MAX_KEYS_PER_USER.'
 const sequences = ['instance_fences']
 /** The only one that the service can do without. */
 const dropPartitions = 'drop_audit_partitions(integer)'
@@ -88,15 +90,17 @@ async function server(sql: Query): Promise<Finding[]> {
     select extract(epoch from clock_timestamp())::float8 * 1000 as now_ms,
       current_setting('server_version') as version, current_setting('server_version_num')::int as number,
       current_setting('server_encoding') as encoding,
+      current_setting('default_transaction_isolation') as isolation,
       pg_is_in_recovery() or current_setting('default_transaction_read_only')::bool as read_only`
   const afterMs = Date.now()
-  const { now_ms, version, number, encoding, read_only } = row!
+  const { now_ms, version, number, encoding, isolation, read_only } = row!
   const found = `version ${version}, answers in ${afterMs - beforeMs} ms`
   const about = 'Postgres'
   const fault =
     (number < oldestVersion * 10_000 && [`version ${version}`, `Upgrade it to ${oldestVersion} or later.`]) ||
     (read_only && ['takes no writes', 'Point DATABASE_URL at the primary, not at a standby.']) ||
-    (encoding !== 'UTF8' && [`encoding ${encoding}`, "Create the database with encoding 'UTF8'."])
+    (encoding !== 'UTF8' && [`encoding ${encoding}`, "Create the database with encoding 'UTF8'."]) ||
+    (isolation !== 'read committed' && [`default_transaction_isolation is ${isolation}`, isolationAdvice])
   const state: Finding = fault
     ? { about, state: 'wrong', found: fault[0], advice: fault[1] }
     : { about, state: 'ok', found }
