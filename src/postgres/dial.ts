@@ -21,7 +21,8 @@ export class NoConnection extends Error {
 }
 
 export const closed = () => new NoConnection('the server closed the connection', 'CONNECTION_CLOSED')
-export const timedOut = (ms: number) => new NoConnection(`no answer in ${ms} ms`, 'CONNECT_TIMEOUT')
+export const timedOut = (ms: number) =>
+  new NoConnection(`no answer in ${Math.round(ms)} ms`, 'CONNECT_TIMEOUT')
 export const notPostgres = () => unusable('what answers there is not Postgres')
 const unusable = (message: string) => new NoConnection(message, 'CONNECT_UNUSABLE')
 
