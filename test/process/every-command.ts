@@ -137,10 +137,12 @@ export async function everyCommand(t: Test, run: Run, service: string | null): P
   t.same(new Set(cleaned.keys.map(({ id }: { id: string }) => id)), new Set([third.id, successor.id]))
   for (const key of cleaned.keys) t.match(key, { state: 'revoked', revoked: true })
 
+  const last = await answerOf('keys', 'create', '--user', user.id, '--name', 'last')
+  if (service) t.equal((await verify(last.plain_key)).status, 200)
   const removed = await answerOf('users', 'delete', user.id)
   t.same(membersOf(removed), userMembers)
   t.ok(isNow(removed.deleted_at))
-  if (service) t.equal((await verify(successor.plain_key)).status, 401, 'the leaked key is refused')
+  if (service) for (const { plain_key } of [successor, last]) t.equal((await verify(plain_key)).status, 401)
   const users = await answerOf('users', 'list')
   t.strictSame(
     users.filter(({ id }: { id: string }) => id === user.id),
