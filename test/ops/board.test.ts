@@ -6,7 +6,10 @@ import { createMemoryCounter } from '../../src/memory/counter.ts'
 import { createBoard } from '../../src/ops/board.ts'
 import type { Counter, KeyCount, KeyStore } from '../../src/stores.ts'
 
-const clock = install({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+const clock = install({
+  toFake: ['setTimeout', 'clearTimeout', 'performance'],
+  shouldClearNativeTimers: true,
+})
 t.teardown(() => clock.uninstall())
 
 /** A board whose scans the test lets go on, over two counters of 7 and 9 in minute 100. */

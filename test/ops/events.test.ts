@@ -90,7 +90,10 @@ t.test('a viewer that does not read is disconnected, and one that has ended gets
 })
 
 t.test('it ends after 15 minutes, so that a session which was ended meanwhile sees no more', async (t) => {
-  const clock = FakeTimers.install({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'] })
+  const clock = FakeTimers.install({
+    toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'],
+    shouldClearNativeTimers: true,
+  })
   t.teardown(() => clock.uninstall())
   const down = async () => Promise.reject(new Error('down'))
   const options = {

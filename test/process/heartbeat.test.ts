@@ -5,7 +5,10 @@ import t from 'tap'
 import { createOldCopies } from '../../src/guard/old-copies.ts'
 import { createHeartbeat } from '../../src/process/heartbeat.ts'
 
-const clock = install({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+const clock = install({
+  toFake: ['setTimeout', 'clearTimeout', 'performance'],
+  shouldClearNativeTimers: true,
+})
 t.teardown(() => clock.uninstall())
 
 async function tick(ms: number) {

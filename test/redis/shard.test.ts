@@ -7,7 +7,10 @@ import { createShard, type ShardOptions } from '../../src/redis/shard.ts'
 import { type CountReply, type Lease, type Outage, Unavailable } from '../../src/stores.ts'
 
 // Timeouts and probes pass as fast as they are waited for. Turns of the event loop are real.
-const clock = install({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+const clock = install({
+  toFake: ['setTimeout', 'clearTimeout', 'performance'],
+  shouldClearNativeTimers: true,
+})
 t.teardown(() => clock.uninstall())
 
 async function until(what: string, isTrue: () => boolean) {
