@@ -10,12 +10,15 @@ import { ApiError } from './api-error.ts'
 export interface UnknownRouteOptions {
   /** What to do about a 404, if the application has other endpoints than the service. */
   suggestion?: string
+  /** Paths outside this scope that answer GET and HEAD: with another method they are a 405 too. */
+  pages?: readonly string[]
 }
 
 export default fp<UnknownRouteOptions>(
-  async (app, options) => {
-    const noSuchRoute = () => new ApiError('route_not_found', options)
+  async (app, { pages = [], ...advice }) => {
+    const noSuchRoute = () => new ApiError('route_not_found', advice)
     const known = new Map<string, { matches: RegExp; methods: string[] }>()
+    for (const url of pages) known.set(url, { matches: patternOf(url), methods: ['GET', 'HEAD'] })
 
     app.addHook('onRoute', ({ url, method }) => {
       const matches = patternOf(url)

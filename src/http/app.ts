@@ -17,7 +17,7 @@ import type { Config } from '../config.ts'
 import openapi from '../openapi/document.ts'
 import { newId } from '../rules/id.ts'
 import { publicOpenApi } from './openapi.ts'
-import { docsRoutes } from './routes/docs.ts'
+import { docsRoutes, publicPaths } from './routes/docs.ts'
 import { type KeyRoutesOptions, keyRoutes } from './routes/keys.ts'
 import { type UsageRouteOptions, usageRoute } from './routes/usage.ts'
 import { verifyRoute } from './routes/verify.ts'
@@ -119,7 +119,7 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
     guarded.register(authenticate, { tokenPrefix: tokenFormat.prefix, verify, record })
     guarded.register(rateLimit, { hit })
     guarded.register(jsonBody, { redact })
-    guarded.register(unknownRoute)
+    guarded.register(unknownRoute, { pages: publicPaths })
     // Before `noQuery`: a gateway may send the query of another request along.
     guarded.register(verifyRoute)
     guarded.register(noQuery)

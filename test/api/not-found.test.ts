@@ -84,6 +84,8 @@ t.test('a wrong method is 405 and names the right ones', async (t) => {
     [`/v1/keys/${caller.id}`]: ['DELETE', 'GET', 'PATCH'],
     '/v1/keys/apk_0': ['DELETE', 'GET', 'PATCH'],
     '/v1/keys/apk_0/rotate': ['POST'],
+    '/openapi.json': ['GET'],
+    '/docs/errors/not_found': ['GET'],
   }
   const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE', 'PURGE', 'PROPFIND']
   for (const [path, right] of Object.entries(allowed)) {

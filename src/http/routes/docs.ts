@@ -15,6 +15,8 @@ export interface DocsRoutesOptions {
   basePath: string
 }
 
+export const publicPaths = ['/', '/favicon.ico', '/docs', '/docs/*', '/openapi.json'] as const
+
 const iconMaxAgeS = 86_400
 /** Pages are not part of the API. */
 const hidden = { schema: { hide: true } }
