@@ -23,5 +23,25 @@ export async function createLog(level: string): Promise<Log> {
     return pino(options, pretty({ colorize: true, sync: true, ignore: 'pid,hostname' }))
   }
   // Written when the event loop is free: a slow reader of our log must not slow down requests.
-  return pino(options, pino.destination({ fd: 1, sync: false, maxLength: bufferMax }))
+  const destination = pino.destination({ fd: 1, sync: false, maxLength: bufferMax })
+  lineLossIsNoFault(destination)
+  return pino(options, destination)
+}
+
+/** A full disk costs log lines, and not the service. What is buffered is tried again with each line. */
+function lineLossIsNoFault(destination: ReturnType<typeof pino.destination>) {
+  let isFailing = false
+  destination.on('write', () => {
+    isFailing = false
+  })
+  destination.on('error', ({ message }: Error) => {
+    if (!isFailing)
+      process.stderr.write(`latchkey: the log could not be written (${message}); the service goes on\n`)
+    isFailing = true
+  })
+  // The original, which runs at exit, tries for ever what cannot be written.
+  const flushSync = destination.flushSync.bind(destination)
+  destination.flushSync = () => {
+    if (!isFailing) flushSync()
+  }
 }

@@ -1,9 +1,15 @@
 // What the service writes about requests: JSON lines, one for each at debug level. (That they hold no secret: test/security/canary.test.ts.)
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { open } from 'node:fs/promises'
 import t from 'tap'
 import { makeCaller, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
+import { freePort } from '../services/ports.ts'
 import { ask } from './ask.ts'
-import { externalEnv, serveLatchkey } from './latchkey.ts'
+import { builtCli } from './built.ts'
+import { aFolder, externalEnv, serveLatchkey } from './latchkey.ts'
 import { until } from './until.ts'
 
 const services = await useServices(t)
@@ -43,3 +49,33 @@ t.test('at the default level an admitted request is not logged', async (t) => {
   await instance.close()
   t.notMatch(JSON.stringify(instance.log), headers.get('x-request-id')!)
 })
+
+t.test(
+  'a log that cannot be written costs its lines: the service answers, says so once, and stops',
+  { skip: !existsSync('/dev/full') && 'there is no /dev/full on this machine' },
+  async (t) => {
+    const port = await freePort()
+    const full = await open('/dev/full', 'w')
+    t.teardown(() => full.close())
+    const child = spawn(process.execPath, [await builtCli(), 'serve'], {
+      cwd: await aFolder(t),
+      env: { PATH: process.env.PATH, ...externalEnv(services, { PORT: String(port), LOG_LEVEL: 'debug' }) },
+      stdio: ['ignore', full.fd, 'pipe'],
+    })
+    let stderr = ''
+    child.stderr!.setEncoding('utf8').on('data', (text) => {
+      stderr += text
+    })
+    const ended = once(child, 'close')
+    t.teardown(() => {
+      child.kill('SIGKILL')
+      return ended
+    })
+    const verify = () => ask(`GET http://127.0.0.1:${port}/v1/verify`, { token })
+    await until('it answers', async () => (await verify().catch(() => null))?.status === 200, 300_000)
+    for (let i = 0; i < 10; i++) t.equal((await verify()).status, 200)
+    child.kill('SIGTERM')
+    t.same(await ended, [0, null])
+    t.match(stderr, /^latchkey: the log could not be written \(ENOSPC[^\n]*\n$/)
+  },
+)
