@@ -1,7 +1,7 @@
 /** What an operator learns about a key, prefix or id that a customer has sent. */
-import { type Static, Type } from '@sinclair/typebox'
+import { type Static, type TProperties, Type } from '@sinclair/typebox'
 import { AuditEntry } from './audit.ts'
-import { nameMaxLength, namePattern } from './bounds.ts'
+import { keyStates, nameMaxLength, namePattern } from './bounds.ts'
 import { KeyCounters } from './counters.ts'
 import { AdminKey } from './key.ts'
 import { User } from './user.ts'
@@ -19,25 +19,36 @@ export const LookupBody = Type.Object(
   { $id: 'LookupBody', additionalProperties: false },
 )
 
-export const Lookup = Type.Object(
-  {
-    type: Type.Unsafe<'key' | 'keys' | 'user' | 'request'>({
-      type: 'string',
-      enum: ['key', 'keys', 'user', 'request'],
+const stateOf = <const S extends readonly string[]>(states: S) =>
+  Type.Unsafe<S[number]>({ type: 'string', enum: states })
+/** Of the key. */
+const keyState = stateOf([...keyStates, 'owner_deleted'])
+/** Of the user. */
+const userState = stateOf(['active', 'deleted'])
+
+/** One kind of answer: `type` says which, and so which members there are. */
+const found = <T extends string, P extends TProperties>($id: string, type: T, properties: P) =>
+  Type.Object({ type: Type.Literal(type), ...properties }, { $id, additionalProperties: false })
+
+export const Lookup = Type.Union(
+  [
+    found('FoundKey', 'key', {
+      state: keyState,
+      key: AdminKey,
+      user: User,
+      // Without them if another process counts in memory.
+      counters: Type.Optional(KeyCounters),
+      refusals: Type.Array(AuditEntry),
     }),
-    state: Type.Optional(
-      Type.String({
-        description: 'Of the key: active, revoked, expired or owner_deleted. Of the user: active or deleted.',
-        examples: ['active'],
-      }),
-    ),
-    key: Type.Optional(AdminKey),
-    keys: Type.Optional(Type.Array(AdminKey)),
-    user: Type.Optional(User),
-    counters: Type.Optional(KeyCounters),
-    entries: Type.Optional(Type.Array(AuditEntry)),
-    refusals: Type.Optional(Type.Array(AuditEntry)),
-  },
-  { $id: 'Lookup', additionalProperties: false },
+    found('FoundKeys', 'keys', { keys: Type.Array(AdminKey) }),
+    found('FoundUser', 'user', { state: userState, user: User, refusals: Type.Array(AuditEntry) }),
+    found('FoundRequest', 'request', {
+      state: Type.Optional(keyState),
+      key: Type.Optional(AdminKey),
+      user: Type.Optional(User),
+      entries: Type.Array(AuditEntry),
+    }),
+  ],
+  { $id: 'Lookup' },
 )
 export type Lookup = Static<typeof Lookup>

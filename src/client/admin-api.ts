@@ -395,17 +395,13 @@ export interface components {
              */
             query: string;
         };
-        Lookup: {
+        FoundKey: {
+            /** @constant */
+            type: "key";
             /** @enum {string} */
-            type: "key" | "keys" | "user" | "request";
-            /**
-             * @description Of the key: active, revoked, expired or owner_deleted. Of the user: active or deleted.
-             * @example active
-             */
-            state?: string;
-            key?: components["schemas"]["AdminKey"];
-            keys?: components["schemas"]["AdminKey"][];
-            user?: components["schemas"]["User"];
+            state: "active" | "revoked" | "expired" | "owner_deleted";
+            key: components["schemas"]["AdminKey"];
+            user: components["schemas"]["User"];
             counters?: {
                 /**
                  * @description redis: all instances. local: at least one Redis server does not count or answer, and the counts are what this instance knows. memory: there is no Redis.
@@ -457,9 +453,31 @@ export interface components {
                     limited: number | null;
                 };
             };
-            entries?: components["schemas"]["AuditEntry"][];
-            refusals?: components["schemas"]["AuditEntry"][];
+            refusals: components["schemas"]["AuditEntry"][];
         };
+        FoundKeys: {
+            /** @constant */
+            type: "keys";
+            keys: components["schemas"]["AdminKey"][];
+        };
+        FoundUser: {
+            /** @constant */
+            type: "user";
+            /** @enum {string} */
+            state: "active" | "deleted";
+            user: components["schemas"]["User"];
+            refusals: components["schemas"]["AuditEntry"][];
+        };
+        FoundRequest: {
+            /** @constant */
+            type: "request";
+            /** @enum {string} */
+            state?: "active" | "revoked" | "expired" | "owner_deleted";
+            key?: components["schemas"]["AdminKey"];
+            user?: components["schemas"]["User"];
+            entries: components["schemas"]["AuditEntry"][];
+        };
+        Lookup: components["schemas"]["FoundKey"] | components["schemas"]["FoundKeys"] | components["schemas"]["FoundUser"] | components["schemas"]["FoundRequest"];
         Counters: {
             /**
              * @description When the minute began, Unix seconds.
@@ -1434,19 +1452,6 @@ export interface operations {
                      *         "revoked_at": null,
                      *         "user_id": "usr_0mwpfal3g00000q7v0awobx4c0"
                      *       },
-                     *       "keys": [
-                     *         {
-                     *           "id": "apk_0mwpfalq000000q7v0awobx4c0",
-                     *           "name": "nightly export",
-                     *           "key_prefix": "lk_6losLXU",
-                     *           "rate_limit_rpm": 60,
-                     *           "last_used_at": null,
-                     *           "expires_at": null,
-                     *           "created_at": 1795205988,
-                     *           "revoked_at": null,
-                     *           "user_id": "usr_0mwpfal3g00000q7v0awobx4c0"
-                     *         }
-                     *       ],
                      *       "user": {
                      *         "id": "usr_0mwpfal3g00000q7v0awobx4c0",
                      *         "name": "Ada",
@@ -1469,23 +1474,6 @@ export interface operations {
                      *           "limited": 12
                      *         }
                      *       },
-                     *       "entries": [
-                     *         {
-                     *           "id": "aud_0mwpfiltg0000056vp5cg366jr",
-                     *           "occurred_at": "2026-11-20T20:26:01.594Z",
-                     *           "request_id": "req_0mwpfiltf0000056vp5cg366jr",
-                     *           "event": "auth.refused",
-                     *           "reason": "missing_header",
-                     *           "key_id": null,
-                     *           "user_id": null,
-                     *           "actor": null,
-                     *           "method": null,
-                     *           "path": null,
-                     *           "ip": null,
-                     *           "user_agent": null,
-                     *           "details": null
-                     *         }
-                     *       ],
                      *       "refusals": [
                      *         {
                      *           "id": "aud_0mwpfiltg0000056vp5cg366jr",

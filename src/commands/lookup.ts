@@ -3,6 +3,7 @@ import { createInterface } from 'node:readline'
 import { Writable } from 'node:stream'
 import { namePattern } from '../../schemas/bounds.ts'
 import type { KeyCounters } from '../../schemas/counters.ts'
+import type { AdminKey } from '../../schemas/key.ts'
 import type { Lookup } from '../../schemas/lookup.ts'
 import { anythingFinder } from '../ops/admin/find-anything.ts'
 import { tokenFormat } from '../rules/token.ts'
@@ -65,28 +66,32 @@ async function typed(): Promise<string> {
 }
 
 function linesOf(found: Lookup): string[] {
-  const { type, state, key, keys, user, counters, entries = [], refusals = [] } = found
-  const what = type === 'request' ? `request ${entries[0]!.request_id}` : type
-  const facts: [string, string][] = [['what', what]]
-  if (state !== undefined) facts.push(['state', state])
-  for (const one of keys ?? (key ? [key] : [])) {
-    facts.push(['key', `${one.id}  ${one.key_prefix}…  ${one.name}`])
-    facts.push(['limit', `${one.rate_limit_rpm} a minute`])
-    facts.push(['created', moment(one.created_at)], ['last used', moment(one.last_used_at)])
-    facts.push(['expires', moment(one.expires_at)], ['revoked', moment(one.revoked_at)])
+  const isRequest = found.type === 'request'
+  const facts: [string, string][] = [
+    ['what', isRequest ? `request ${found.entries[0]!.request_id}` : found.type],
+  ]
+  if (found.type === 'keys') return table(null, [...facts, ...found.keys.flatMap(factsOfKey)])
+  if (found.state !== undefined) facts.push(['state', found.state])
+  if (found.type !== 'user' && found.key) facts.push(...factsOfKey(found.key))
+  if (found.type === 'key' && found.counters) {
+    const { current, last } = found.counters
+    facts.push(['this minute', counted(current)], ['last minute', counted(last)])
   }
-  if (counters)
-    facts.push(['this minute', counted(counters.current)], ['last minute', counted(counters.last)])
+  const { user } = found
   if (user) facts.push(['user', `${user.id}  ${user.name}`], ['external id', user.external_id ?? '-'])
   if (user?.deleted_at) facts.push(['user deleted', moment(user.deleted_at)])
-  const trail = type === 'request' ? entries : refusals
+  const trail = isRequest ? found.entries : found.refusals
   if (trail.length === 0) return table(null, facts)
-  return [
-    ...table(null, facts),
-    '',
-    type === 'request' ? 'audit entries' : 'latest refusals',
-    ...entriesTable(trail),
-  ]
+  return [...table(null, facts), '', isRequest ? 'audit entries' : 'latest refusals', ...entriesTable(trail)]
 }
+
+const factsOfKey = (key: AdminKey): [string, string][] => [
+  ['key', `${key.id}  ${key.key_prefix}…  ${key.name}`],
+  ['limit', `${key.rate_limit_rpm} a minute`],
+  ['created', moment(key.created_at)],
+  ['last used', moment(key.last_used_at)],
+  ['expires', moment(key.expires_at)],
+  ['revoked', moment(key.revoked_at)],
+]
 
 const counted = ({ used, limited }: KeyCounters['current']) => `${used} requests, ${limited} over the limit`

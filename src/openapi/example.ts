@@ -3,7 +3,17 @@ import type { Schema } from './document-types.ts'
 
 /** Throws an error that names the member without one. `named`: the schemas behind `$ref`. */
 export function exampleOf(schema: Schema, named: Record<string, Schema>, path: string): unknown {
-  const { $ref, examples, const: only, enum: values, type, properties, items, default: fallback } = schema
+  const {
+    $ref,
+    examples,
+    const: only,
+    enum: values,
+    type,
+    properties,
+    items,
+    anyOf,
+    default: fallback,
+  } = schema
   if ($ref !== undefined) {
     const name = $ref.slice($ref.lastIndexOf('/') + 1)
     return exampleOf(named[name]!, named, name)
@@ -16,6 +26,7 @@ export function exampleOf(schema: Schema, named: Record<string, Schema>, path: s
       members.map(([name, member]) => [name, exampleOf(member, named, `${path}.${name}`)]),
     )
   }
+  if (anyOf) return exampleOf(anyOf[0]!, named, path)
   if (items) return [exampleOf(items, named, `${path}[]`)]
   if (type === 'boolean') return false
   if (Array.isArray(type) && type.includes('null')) return null

@@ -14,7 +14,11 @@ export async function allowed() {
   const { step } = await latchkey.keys.usage(id, { since: 1, step: 'hour' })
   const steps: 'minute' | 'hour' | 'day' = step
   for await (const { reason } of admin.audit({ event: 'auth.refused' })) if (reason === 'revoked') return text
-  return steps
+  const found = await admin.lookup(id)
+  if (found.type === 'keys') return found.keys[0]!.name
+  if (found.type === 'user') return found.user.name
+  if (found.type === 'key') return found.key.name
+  return found.entries[0]?.reason ?? steps
 }
 
 export function isLimit(error: unknown): boolean {
@@ -37,7 +41,8 @@ export async function refused(error: LatchkeyError) {
   // @ts-expect-error: a list is iterated, not awaited
   ;(await latchkey.keys.list()).data
   // @ts-expect-error: no such code
-  if (error.code === 'not_founded') return
+  if (error.code === 'not_founded') return // @ts-expect-error: a user may have been found
+  ;(await admin.lookup('x')).key.name
   // @ts-expect-error: operators name the user
   await admin.keys.create({ name: 'a' })
 }

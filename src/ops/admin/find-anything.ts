@@ -80,7 +80,7 @@ export function anythingFinder(options: FindOptions): FindAnything {
 
   async function aboutUser(user: User | null, asker: Asker) {
     if (user === null) return null
-    const state = user.deleted_at === null ? 'active' : 'deleted'
+    const state = user.deleted_at === null ? ('active' as const) : ('deleted' as const)
     return { type: 'user' as const, state, user, refusals: await refusalsOf({ userId: user.id }, asker) }
   }
 
@@ -90,9 +90,9 @@ export function anythingFinder(options: FindOptions): FindAnything {
     if (entry === undefined) return null
     const { key_id, user_id } = entry
     const key = key_id === null ? null : await keys.get(key_id, null, asker.lane)
-    if (key !== null) return { type: 'request' as const, entries, ...(await withOwner(key, asker)) }
+    if (key !== null) return { type: 'request' as const, ...(await withOwner(key, asker)), entries }
     const user = user_id === null ? null : await users.get(user_id, asker.lane)
-    return { type: 'request' as const, entries, ...(user !== null && { user }) }
+    return { type: 'request' as const, ...(user !== null && { user }), entries }
   }
 
   async function withOwner(key: StoredKey, { lane, toBody }: Asker) {

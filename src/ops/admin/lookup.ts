@@ -27,6 +27,8 @@ export const lookupRoute: FastifyPluginAsyncTypebox<LookupOptions> = async (app,
         response: { 200: Lookup },
         errors: ['not_found'],
       },
+      // Fastify's serializer takes no union whose members share named schemas.
+      serializerCompiler: () => JSON.stringify,
     },
     async (request) => {
       const toBody = withPendingUses(options.lastUsed, adminKeyBody)

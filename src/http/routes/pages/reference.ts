@@ -117,8 +117,9 @@ function described(schema: Schema): string {
   return about + table(['Member', 'Type', ''], rows)
 }
 
-function typeOf({ $ref, type, items, properties, enum: values, const: only }: Schema): string {
+function typeOf({ $ref, type, items, anyOf, properties, enum: values, const: only }: Schema): string {
   if ($ref !== undefined) return `<a href="#schema-${nameOf($ref)}">${code(nameOf($ref))}</a>`
+  if (anyOf) return anyOf.map(typeOf).join(' or ')
   if (items) return `list of ${typeOf(items)}`
   if (values) return values.map((value) => code(JSON.stringify(value))).join(', ')
   if (only !== undefined) return code(JSON.stringify(only))
