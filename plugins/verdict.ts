@@ -41,6 +41,14 @@ export interface Counted<C extends Caller = Caller> {
   readonly resetAtS: number
 }
 
+/** What to answer in place of the application. */
+export interface Answer {
+  status: 401 | 429 | 503
+  headers: Record<string, string>
+  /** The error envelope, as JSON. */
+  body: string
+}
+
 const missingHeader: Denied = { ok: false, reason: 'missing_header' }
 const wrongScheme: Denied = { ok: false, reason: 'wrong_scheme' }
 const wrongPrefix: Denied = { ok: false, reason: 'wrong_prefix' }

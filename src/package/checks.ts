@@ -1,6 +1,13 @@
 /** Authenticates and counts requests of an application: what the plugin and the guard share. */
 import { type ApiError, renderEnvelope, unavailable } from '../../plugins/api-error.ts'
-import { type Counted, type Denied, overLimit, refusal, remainingOf } from '../../plugins/verdict.ts'
+import {
+  type Answer,
+  type Counted,
+  type Denied,
+  overLimit,
+  refusal,
+  remainingOf,
+} from '../../plugins/verdict.ts'
 import type { Config } from '../config.ts'
 import { createErrorLog } from '../http/error-log.ts'
 import { type Guarding, openGuarding } from '../process/guarding.ts'
@@ -26,14 +33,6 @@ export interface Checks extends Pick<Guarding, 'close'> {
   answer(error: ApiError, counted: Counted | undefined, requestId: string): Answer
   /** In the Prometheus text format. */
   metrics(): Promise<string>
-}
-
-/** What to answer in place of the application. */
-export interface Answer {
-  status: 401 | 429 | 503
-  headers: Record<string, string>
-  /** The error envelope, as JSON. */
-  body: string
 }
 
 /** Fastify gives a plugin 10 s to start. */

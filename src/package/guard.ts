@@ -3,10 +3,10 @@
  * whatever its framework.
  */
 import { type ApiError, unavailable } from '../../plugins/api-error.ts'
-import { type Caller, type Counted, remainingOf, tokenIn } from '../../plugins/verdict.ts'
+import { type Answer, type Caller, type Counted, remainingOf, tokenIn } from '../../plugins/verdict.ts'
 import { askedOf, type Sent, shownOf } from '../http/routes/actor.ts'
 import { newId } from '../rules/id.ts'
-import { type Answer, type Checks, callerOf, openChecks, rateHeadersOf } from './checks.ts'
+import { type Checks, callerOf, openChecks, rateHeadersOf } from './checks.ts'
 import { configOf, type LatchkeyOptions } from './options.ts'
 
 export interface GuardOptions extends LatchkeyOptions {

@@ -41,13 +41,13 @@ async function pack(t: Test): Promise<{ tarball: string; files: string[] }> {
 }
 
 /** An application with the package, what the package depends on, and nothing else. */
-async function install(folder: string, tarball: string): Promise<void> {
+async function install(folder: string, tarball: string, peers = manifest.peerDependencies): Promise<void> {
   const modules = join(folder, 'node_modules')
   mkdirSync(join(modules, 'latchkey'), { recursive: true })
   await run('tar', ['-xzf', tarball, '-C', join(modules, 'latchkey'), '--strip-components=1'])
   const names = [
     ...Object.keys(manifest.dependencies),
-    ...Object.keys(manifest.peerDependencies),
+    ...Object.keys(peers),
     ...['express', 'typescript', '@types/node'],
   ]
   for (const name of names) {
@@ -160,6 +160,14 @@ writeFileSync(join(folder, 'env.d.ts'), 'declare namespace NodeJS { interface Pr
 
 t.test('the programs compile as printed, with the oldest Fastify allowed too', async (t) => {
   t.equal(await compileErrors(folder), '')
+})
+
+t.test('the guard needs nothing of Fastify, not even its types', async (t) => {
+  const alone = await aFolder(t)
+  await install(alone, tarball, {})
+  copyFileSync(join(folder, 'http.ts'), join(alone, 'http.ts'))
+  t.equal(await compileErrors(alone), '')
+  await run(process.execPath, ['-e', "import('latchkey/guard')"], { cwd: alone })
 })
 
 t.test('the Fastify application has fewer than 10 lines', async (t) => {
