@@ -74,14 +74,9 @@ const secrets = [
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']
 
 type Env = Record<string, string | undefined>
-type NameOf = (variable: string) => string
 
-/** `nameOf`: what a fault calls the variable. */
-export function readConfig(
-  env: Env = process.env,
-  nameOf: NameOf = (variable) => variable,
-): Readonly<Config> {
-  const { faults, given, read, integer, text, secret } = createReader(env, nameOf)
+export function readConfig(env: Env = process.env): Readonly<Config> {
+  const { faults, given, read, integer, text, secret } = createReader(env)
   const config: Config = {
     host: text('HOST', '127.0.0.1', 'an address or host name', /^[0-9A-Za-z.:_-]+$/),
     port: integer('PORT', 3000, 0, 65535),
@@ -154,17 +149,17 @@ export function readConfig(
     ),
     startedByNpm: env.npm_lifecycle_event === 'start',
   }
-  const isSecretFaulty = faults.some((fault) => fault.startsWith(nameOf('HASH_SECRET')))
+  const isSecretFaulty = faults.some((fault) => fault.startsWith('HASH_SECRET'))
   if (config.databaseUrl !== null && config.hashSecret === null && !isSecretFaulty)
-    faults.push(`${nameOf('HASH_SECRET')} is required with ${nameOf('DATABASE_URL')}`)
+    faults.push('HASH_SECRET is required with DATABASE_URL')
   if (config.hashSecretPrevious !== null && config.hashSecretPrevious === config.hashSecret)
-    faults.push(`${nameOf('HASH_SECRET_PREVIOUS')} must not be ${nameOf('HASH_SECRET')}`)
+    faults.push('HASH_SECRET_PREVIOUS must not be HASH_SECRET')
   if (faults.length > 0) throw new ConfigError(faults.join('; '))
   return Object.freeze(config)
 }
 
 /** Reads variables one at a time, and gathers what is wrong with them. */
-function createReader(env: Env, nameOf: NameOf) {
+function createReader(env: Env) {
   const faults: string[] = []
 
   /** An empty variable counts as unset: compose files and CI pass it for "not given". */
@@ -190,7 +185,7 @@ function createReader(env: Env, nameOf: NameOf) {
     if (text === undefined) return fallback
     const value = parse(text)
     if (value !== undefined) return value
-    faults.push(`${nameOf(name)} must be ${rule}`)
+    faults.push(`${name} must be ${rule}`)
     return fallback
   }
   const integer = (name: string, fallback: number, min: number, max: number) =>

@@ -13,6 +13,7 @@ import { createErrorLog } from '../http/error-log.ts'
 import { type Guarding, openGuarding } from '../process/guarding.ts'
 import type { Lines } from '../process/log.ts'
 import type { RefusalRecord } from '../stores.ts'
+import { startError } from './options.ts'
 
 export interface Checks extends Pick<Guarding, 'close'> {
   /** How each token begins. */
@@ -45,6 +46,8 @@ export async function openChecks(config: Config, log: Lines, patience = 1): Prom
     role: 'serve',
     databaseWaitMs,
     patience,
+  }).catch((error) => {
+    throw startError(error)
   })
   const start = `${stores.tokenFormat.prefix}_`
   const docs = config.baseUrl === null ? docsBase : `${config.baseUrl}/docs/errors/`

@@ -58,6 +58,16 @@ const variables: Record<Checked, string> = {
 
 const optionOf = new Map(Object.entries(variables).map(([option, variable]) => [variable, option]))
 
+/** What kept Latchkey from starting, in the words of an application: its options, no environment. */
+export function startError(error: Error): Error {
+  const message = error.message.replaceAll(/\b[A-Z]+(?:_[A-Z]+)+\b(=1)?/g, (found, isSet) => {
+    const option = optionOf.get(found.replace('=1', ''))
+    return option === undefined ? found : isSet ? `${option}: true` : option
+  })
+  const Kind = error instanceof ConfigError ? ConfigError : Error
+  return new Kind(`latchkey: ${message}`, { cause: error })
+}
+
 /** `others`: the names of options that are not about Latchkey. Throws a ConfigError that names the bad ones. */
 export function configOf(options: LatchkeyOptions, others: readonly string[] = []): Readonly<Config> {
   const known = [...Object.keys(variables), 'patience', ...others]
@@ -72,12 +82,12 @@ export function configOf(options: LatchkeyOptions, others: readonly string[] = [
     textOf(options[option as Checked]),
   ])
   try {
-    const config = readConfig(Object.fromEntries(entries), (variable) => optionOf.get(variable) ?? variable)
+    const config = readConfig(Object.fromEntries(entries))
     // An application does not bring a Postgres of its own.
-    if (config.databaseUrl === null) throw new ConfigError('databaseUrl is required: a postgres:// URL')
+    if (config.databaseUrl === null) throw new ConfigError('DATABASE_URL is required: a postgres:// URL')
     return config
   } catch (error) {
-    throw error instanceof ConfigError ? new ConfigError(`latchkey: ${error.message}`) : error
+    throw startError(error as Error)
   }
 }
 

@@ -243,8 +243,15 @@ t.test('a bad option is named and its value not shown', async (t) => {
       { patience },
       /^latchkey: patience must be a positive number$/,
     ]),
+    [
+      { hashSecret: 'another'.repeat(10) },
+      /made under hashSecret: set hashSecret to .*, or set acceptNewHashSecret: true to give/,
+    ],
     [{ keyCacheSeconds: 61 }, /keyCacheSeconds must be a whole number/],
-    [{ databaseUrl: 'postgres://ada:hunter2@127.0.0.1:1/db' }, /DATABASE_URL.*ECONNREFUSED/],
+    [
+      { databaseUrl: 'postgres://ada:hunter2@127.0.0.1:1/db' },
+      /^latchkey: the Postgres of databaseUrl.*ECONNREFUSED/,
+    ],
   ]
   for (const [more, message] of cases) {
     const app = Fastify()
