@@ -12,6 +12,7 @@ import { printable } from './printable.ts'
 const redrawMs = 1000
 /** With very many keys, one table shows what was read by then. */
 const onceMsMax = 10_000
+const ctrlC = '\x03'
 
 interface Options {
   sort?: RankBy
@@ -55,8 +56,15 @@ async function once(read: () => Promise<Counters>): Promise<Counters> {
 
 /** On the alternate screen, so that the terminal is afterwards as it was before. */
 async function live(read: () => Promise<Counters>): Promise<void> {
-  const stopped = untilStopped()
-  const { stdout } = process
+  const { stdin, stdout } = process
+  const quit = new AbortController()
+  const stopped = AbortSignal.any([untilStopped(), quit.signal])
+  if (stdin.isTTY) {
+    // So that `q` needs no Enter. It also makes Ctrl-C a character.
+    stdin.setRawMode(true).on('data', (typed) => {
+      if (['q', 'Q', ctrlC].includes(String(typed))) quit.abort()
+    })
+  }
   stdout.write('\x1b[?1049h\x1b[?25l')
   try {
     while (!stopped.aborted) {
@@ -69,6 +77,7 @@ async function live(read: () => Promise<Counters>): Promise<void> {
     }
   } finally {
     stdout.write('\x1b[?25h\x1b[?1049l')
+    if (stdin.isTTY) stdin.setRawMode(false).pause()
   }
 }
 

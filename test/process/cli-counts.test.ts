@@ -52,23 +52,24 @@ else {
     t.match(seen.found, /^this minute +\d+ requests, \d+ over the limit$/m)
   })
 
-  t.test('on a terminal it redraws until Ctrl-C, and leaves the screen as it was', async (t) => {
+  t.test('on a terminal it redraws until q or Ctrl-C, and leaves the screen as it was', async (t) => {
     const top = `${process.execPath} ${await builtCli()} top`
-    // Ctrl-C reaches the shell too, which lives on to say how top ended.
-    const words = ['-qc', `trap : INT; ${top}; echo "ended with $?"`, '/dev/null']
+    const words = ['-qc', `stty -a; ${top}; echo "ended with $?"; stty -a`, '/dev/null']
     const found = await promisify(execFile)('script', ['--version']).catch(() => null)
     if (found === null) return void t.pass('a terminal', { skip: 'there is no script on this machine' })
-    const child = spawn('script', words, { env: { ...process.env, ...env, TERM: 'xterm' } })
-    t.teardown(() => child.kill('SIGKILL'))
-    let screen = ''
-    child.stdout.on('data', (text) => {
-      screen += text
-    })
-    await until('it has drawn twice', () => screen.split('\x1b[Hminute ').length > 2)
-    child.stdin.write('\x03')
-    await once(child, 'close')
-    t.ok(screen.startsWith('\x1b[?1049h'))
-    t.match(screen, '\x1b[?25h\x1b[?1049lended with 0\r\n')
+    for (const key of ['q', '\x03']) {
+      const child = spawn('script', words, { env: { ...process.env, ...env, TERM: 'xterm' } })
+      t.teardown(() => child.kill('SIGKILL'))
+      let screen = ''
+      child.stdout.on('data', (text) => {
+        screen += text
+      })
+      await until('it has drawn twice', () => screen.split('\x1b[Hminute ').length > 2)
+      child.stdin.write(key)
+      await once(child, 'close')
+      const [settings, drawn = ''] = screen.split('\x1b[?1049h')
+      t.ok(drawn.endsWith(`\x1b[?25h\x1b[?1049lended with 0\r\n${settings}`))
+    }
   })
 }
 
