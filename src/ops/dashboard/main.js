@@ -59,8 +59,12 @@ function connect() {
   })
 }
 
+// The session is that of all tabs, and an open one would go on showing.
+const tabs = new BroadcastChannel('logout')
+tabs.addEventListener('message', () => location.reload())
 byId('logout').addEventListener('click', async () => {
   await request('POST', '/logout')
+  tabs.postMessage(null)
   location.reload()
 })
 connect()
