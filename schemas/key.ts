@@ -2,7 +2,7 @@
  * An API key as it crosses the wire (spec sections 2.1 and 4). Each member carries the suggestion
  * for an invalid value, so that the rule and the advice stay together.
  */
-import { type Static, Type } from '@sinclair/typebox'
+import { type Static, type TObject, Type } from '@sinclair/typebox'
 import {
   expiresAtEndS,
   graceMaxS,
@@ -38,12 +38,24 @@ export const Name = Type.String({
   suggestion: `Send 1 to ${nameMaxLength} characters, not only blanks, without control characters or lone surrogates.`,
 })
 
+const rateLimitUpTo = (maximum: number) => ({
+  maximum,
+  suggestion: `Send a whole number from 1 to ${maximum}, without quotes.`,
+})
 const RateLimitRpm = Type.Integer({
   minimum: 1,
-  maximum: rateLimitMax,
   description: 'Allowed requests per minute.',
   examples: [60],
-  suggestion: `Send a whole number from 1 to ${rateLimitMax}, without quotes.`,
+  ...rateLimitUpTo(rateLimitMax),
+})
+
+/** The body with the highest limit that the operator allows. */
+export const withMaxRateLimit = <Body extends TObject>(body: Body, maxRateLimitRpm: number): Body => ({
+  ...body,
+  properties: {
+    ...body.properties,
+    rate_limit_rpm: { ...body.properties.rate_limit_rpm!, ...rateLimitUpTo(maxRateLimitRpm) },
+  },
 })
 
 const ExpiresAt = Type.Unsafe<number | null>({

@@ -40,6 +40,7 @@ export interface Config {
   keyCacheSeconds: number
   outageCacheSeconds: number
   maxKeysPerUser: number
+  maxRateLimitRpm: number
   defaultRateLimitRpm: number
   /** How long the listener stays open after SIGTERM, so that a load balancer notices. */
   drainSeconds: number
@@ -77,6 +78,7 @@ type Env = Record<string, string | undefined>
 
 export function readConfig(env: Env = process.env): Readonly<Config> {
   const { faults, given, read, integer, text, secret } = createReader(env)
+  const maxRateLimitRpm = integer('MAX_RATE_LIMIT_RPM', rateLimitMax, 1, rateLimitMax)
   const config: Config = {
     host: text('HOST', '127.0.0.1', 'an address or host name', /^[0-9A-Za-z.:_-]+$/),
     port: integer('PORT', 3000, 0, 65535),
@@ -137,7 +139,13 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
     keyCacheSeconds: integer('KEY_CACHE_SECONDS', 5, 0, 60),
     outageCacheSeconds: integer('OUTAGE_CACHE_SECONDS', 60, 0, 60),
     maxKeysPerUser: integer('MAX_KEYS_PER_USER', 10_000, 1, 1_000_000),
-    defaultRateLimitRpm: integer('DEFAULT_RATE_LIMIT_RPM', 1000, 1, rateLimitMax),
+    maxRateLimitRpm,
+    defaultRateLimitRpm: integer(
+      'DEFAULT_RATE_LIMIT_RPM',
+      Math.min(1000, maxRateLimitRpm),
+      1,
+      maxRateLimitRpm,
+    ),
     auditRetentionDays: integer('AUDIT_RETENTION_DAYS', 90, 1, 36_500),
     usageRetentionDays: integer('USAGE_RETENTION_DAYS', 90, 1, 36_500),
     refusalsPerAddressRpm: integer('REFUSALS_PER_ADDRESS_RPM', 6000, 1, 1_000_000_000),

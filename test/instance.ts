@@ -117,6 +117,7 @@ export async function startOps(
     metricsToken: config.metricsToken,
     githubKeysFile: config.githubScanningKeysFile,
     defaultRateLimitRpm: config.defaultRateLimitRpm,
+    maxRateLimitRpm: config.maxRateLimitRpm,
     now,
   })
   await ops.listen({ host: '127.0.0.1', port: 0 })

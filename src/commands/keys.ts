@@ -5,6 +5,7 @@ import { adminKeyBody, type ExpiresInPast, type KeyPage, type KeyStore, type Sto
 import { actor, command, group, moment, operator, table, withStores } from './command.ts'
 import {
   checkLabel,
+  checkRateLimit,
   expiresAt,
   expiresIn,
   name,
@@ -53,6 +54,7 @@ const create = command<Settings & { user: string; name: string }>('create', {
   async run({ config, options: { user: userId, name, ...settings } }) {
     checkLabel('--name', name, config)
     const { rateLimitRpm = config.defaultRateLimitRpm, expiresAt } = settings
+    checkRateLimit(rateLimitRpm, config)
     const wanted = { userId, name, rateLimitRpm, expiresAt: expiresAt || null }
     const { token, created } = await withStores(
       config,
@@ -130,6 +132,7 @@ const update = command<Settings & { name?: string }>('update <apk_…>', {
     if (Object.keys(change).length === 0)
       throw new Error('keys update needs --name, --rate-limit-rpm, --expires-at or --no-expires-at')
     if (name !== undefined) checkLabel('--name', name, config)
+    if (rateLimitRpm !== undefined) checkRateLimit(rateLimitRpm, config)
     const changed = await withStores(config, ({ keys }) => keys.change(id, null, change, actor()))
     if (changed.ok) return show(changed.key)
     if (changed.reason === 'expires_in_past') throw expiresInPast(changed)

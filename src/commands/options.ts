@@ -43,6 +43,11 @@ export const noExternalId = option('--no-external-id', 'remove the external id')
 export const revoke = option('--revoke', 'revoke the active keys that are found')
 export const user = option('--user <usr_…>', 'the owner of the key')
 export const rateLimitRpm = number('--rate-limit-rpm <n>', 'allowed requests per minute', rateLimitMax)
+/** Throws an error where the operator allows less. */
+export function checkRateLimit(rpm: number, { maxRateLimitRpm }: Pick<Config, 'maxRateLimitRpm'>): void {
+  if (rpm > maxRateLimitRpm)
+    throw new Error(`--rate-limit-rpm must be at most ${maxRateLimitRpm} (MAX_RATE_LIMIT_RPM)`)
+}
 export const expiresAt = option(
   '--expires-at <time>',
   'the key is refused from then on: Unix seconds, or an ISO 8601 date (UTC unless it has a zone)',

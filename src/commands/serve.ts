@@ -61,6 +61,7 @@ export async function serve(config: Config): Promise<undefined> {
       metricsToken: config.metricsToken,
       githubKeysFile: config.githubScanningKeysFile,
       defaultRateLimitRpm: config.defaultRateLimitRpm,
+      maxRateLimitRpm: config.maxRateLimitRpm,
     })
     closers.push(() => ops.close())
     await allListening([

@@ -24,9 +24,9 @@ import { verifyRoute } from './routes/verify.ts'
 import { serverOptions } from './server-options.ts'
 
 export interface AppOptions<C extends Caller>
-  extends Omit<KeyRoutesOptions, 'defaultRateLimitRpm' | 'basePath'>,
+  extends Omit<KeyRoutesOptions, 'defaultRateLimitRpm' | 'maxRateLimitRpm' | 'basePath'>,
     Pick<UsageRouteOptions, 'usageHistory'> {
-  config: Pick<Config, 'baseUrl' | 'port' | 'trustProxy' | 'defaultRateLimitRpm'>
+  config: Pick<Config, 'baseUrl' | 'port' | 'trustProxy' | 'defaultRateLimitRpm' | 'maxRateLimitRpm'>
   verify: AuthenticateOptions<C>['verify']
   record: AuthenticateOptions['record']
   hit: RateLimitOptions<C>['hit']
@@ -61,7 +61,7 @@ const keepAliveTimeoutMs = 75_000
 
 export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInstance {
   const { config, verify, record, hit, tokenFormat, onError, onRequest, onAnswer } = options
-  const { baseUrl, port, defaultRateLimitRpm } = config
+  const { baseUrl, port, defaultRateLimitRpm, maxRateLimitRpm } = config
   const basePath = baseUrl === null ? '' : pathOf(baseUrl)
   const { redact } = tokenFormat
   const newRequestId = () => newId('req_')
@@ -123,7 +123,7 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
     // Before `noQuery`: a gateway may send the query of another request along.
     guarded.register(verifyRoute)
     guarded.register(noQuery)
-    guarded.register(keyRoutes, { ...options, defaultRateLimitRpm, basePath })
+    guarded.register(keyRoutes, { ...options, defaultRateLimitRpm, maxRateLimitRpm, basePath })
     guarded.register(usageRoute, options)
   })
   return app

@@ -9,6 +9,7 @@ import httpFraming from '../../plugins/http-framing.ts'
 import jsonBody from '../../plugins/json-body.ts'
 import noQuery from '../../plugins/no-query.ts'
 import unknownRoute from '../../plugins/unknown-route.ts'
+import type { Config } from '../config.ts'
 import { actorOf } from '../http/routes/actor.ts'
 import { serverOptions } from '../http/server-options.ts'
 import openapi from '../openapi/document.ts'
@@ -36,16 +37,16 @@ import { createSessions } from './sessions.ts'
 
 export interface OpsOptions
   extends Omit<OperatorAuthOptions, 'record' | 'sessions'>,
-    Pick<ProbesOptions, 'state'> {
+    Pick<ProbesOptions, 'state'>,
+    Pick<Config, 'defaultRateLimitRpm' | 'maxRateLimitRpm'> {
   service: Pick<Service, 'metrics' | 'health' | 'stores' | 'lastUsed' | 'onError' | 'instance'>
   /** null: GitHub's reports of leaked keys have no route. */
   githubKeysFile: string | null
-  defaultRateLimitRpm: number
   docsBase: () => string
 }
 
 export function createOps(options: OpsOptions): FastifyInstance {
-  const { service, docsBase, state, githubKeysFile, now } = options
+  const { service, docsBase, state, githubKeysFile, defaultRateLimitRpm, maxRateLimitRpm, now } = options
   const { stores, onError } = service
   const { redact } = stores.tokenFormat
   const newRequestId = () => newId('req_')
@@ -66,7 +67,7 @@ export function createOps(options: OpsOptions): FastifyInstance {
   ops.register(openapi, adminOpenApi({ serverUrl: () => urlOf(ops), docsBase }))
   ops.register(probes, { service, state })
   ops.register(noQuery)
-  const admin = { ...stores, lastUsed: service.lastUsed, defaultRateLimitRpm: options.defaultRateLimitRpm }
+  const admin = { ...stores, lastUsed: service.lastUsed, defaultRateLimitRpm, maxRateLimitRpm }
   ops.register(userRoutes, admin)
   ops.register(adminKeyRoutes, admin)
   ops.register(scanRoute, admin)

@@ -1,6 +1,6 @@
 // POST /v1/keys: what is created, and what the response says. Values are tested in values.test.ts.
 import t from 'tap'
-import { makeCaller, makeKey, startInstance } from '../instance.ts'
+import { makeCaller, makeKey, startInstance, startOps } from '../instance.ts'
 import { useServices } from '../services/index.ts'
 import { countKeys, openDatabase } from './database.ts'
 import { expectError, expectRated } from './expect-error.ts'
@@ -12,7 +12,15 @@ const instance = await startInstance(t, services)
 const configured = await startInstance(
   t,
   { ...services, databaseUrl: await services.createDatabase() },
-  { MAX_KEYS_PER_USER: '3', DEFAULT_RATE_LIMIT_RPM: '42', KEY_PREFIX: 'acme' },
+  {
+    ...{
+      MAX_KEYS_PER_USER: '3',
+      DEFAULT_RATE_LIMIT_RPM: '42',
+      MAX_RATE_LIMIT_RPM: '100',
+      KEY_PREFIX: 'acme',
+    },
+    OPS_TOKEN: 'ada:a-token-of-adas-own',
+  },
 )
 const sql = openDatabase(t, services.databaseUrl)
 const caller = await makeCaller(instance)
@@ -51,6 +59,28 @@ t.test('a created key works at once, on every instance, for its user and with it
     t.match(used.body, { key_id: body.id, user_id: caller.userId })
     t.equal(used.headers.get('x-ratelimit-limit'), '7')
   }
+})
+
+t.test('no key is given a higher limit than the operator allows', async (t) => {
+  const ops = await startOps(t, configured)
+  const { token, userId, id } = await makeCaller(configured, { rateLimitRpm: 1000 })
+  const answers = (rate_limit_rpm: number) => [
+    configured.ask('POST', '/v1/keys', { token, json: { name: 'x', rate_limit_rpm } }),
+    configured.ask('PATCH', `/v1/keys/${id}`, { token, json: { rate_limit_rpm } }),
+    ops.ask('POST', '/admin/keys', {
+      token: 'a-token-of-adas-own',
+      json: { user_id: userId, name: 'x', rate_limit_rpm },
+    }),
+    ops.ask('PATCH', `/admin/keys/${id}`, { token: 'a-token-of-adas-own', json: { rate_limit_rpm } }),
+  ]
+  for (const answer of await Promise.all(answers(101))) {
+    expectError(t, answer, 'invalid_parameter', 'rate_limit_rpm')
+    t.match(answer.body.error.suggestion, /from 1 to 100,/)
+  }
+  const renamed = await configured.ask('PATCH', `/v1/keys/${id}`, { token, json: { name: 'renamed' } })
+  t.match(renamed, { status: 200, body: { rate_limit_rpm: 1000 } }, 'an older limit stays')
+  for (const { status, body } of await Promise.all(answers(100)))
+    t.match([status, body.rate_limit_rpm], [/^20[01]$/, 100])
 })
 
 t.test('two creations with the same body are two keys with two secrets', async (t) => {

@@ -5,7 +5,8 @@ import { createOps } from '../../src/ops/listener.ts'
 import { tokenFormat } from '../../src/rules/token.ts'
 
 export async function listeners() {
-  const config = { baseUrl: 'http://latchkey.test', port: 0, trustProxy: false, defaultRateLimitRpm: 1000 }
+  const rateLimits = { defaultRateLimitRpm: 1000, maxRateLimitRpm: 1_000_000_000 }
+  const config = { baseUrl: 'http://latchkey.test', port: 0, trustProxy: false, ...rateLimits }
   const stores = { tokenFormat: tokenFormat('lk') }
   const app = createApp({ config, ...stores } as never)
   const opsWith = (githubKeysFile: string | null) =>
@@ -16,7 +17,7 @@ export async function listeners() {
       tokens: [],
       metricsToken: null,
       githubKeysFile,
-      defaultRateLimitRpm: 1000,
+      ...rateLimits,
     })
   return {
     public: await ready(app),

@@ -23,6 +23,7 @@ function ops(options: Partial<OpsOptions>) {
     metricsToken: null,
     githubKeysFile: null,
     defaultRateLimitRpm: 1000,
+    maxRateLimitRpm: 1_000_000_000,
     ...options,
   })
 }

@@ -23,7 +23,8 @@ function failed(t: Test, { code, stdout, stderr }: Ended, words: string[], why: 
 }
 
 t.test('a command that is written wrongly, or names an absent id, is refused in one line', async (t) => {
-  const { run } = await openCommandLine(t, externalEnv(await useServices(t)))
+  const env = externalEnv(await useServices(t), { MAX_RATE_LIMIT_RPM: '5000' })
+  const { run } = await openCommandLine(t, env)
   // The database decides whether an expiry is in the past, and first whether there is such a user.
   const made = await run('users', 'create', '--name', 'x', '--external-id', 'taken', '--json')
   const user = ['--user', JSON.parse(made.stdout).id]
@@ -48,6 +49,9 @@ t.test('a command that is written wrongly, or names an absent id, is refused in 
     [['keys', 'create', ...user, '--name', 'bell\x07'], /--name/],
     [[...create, '--rate-limit-rpm', '1e3'], /--rate-limit-rpm/],
     [[...create, '--rate-limit-rpm', '1000000001'], /--rate-limit-rpm/],
+    [[...create, '--rate-limit-rpm', '5001'], /--rate-limit-rpm must be at most 5000 \(MAX_RATE_LIMIT_RPM\)/],
+    [['keys', 'update', 'apk_absent', '--rate-limit-rpm', '5001'], /at most 5000/],
+    [['keys', 'update', 'apk_absent', '--rate-limit-rpm', '5000'], /apk_absent/],
     [[...create, '--expires-at', '1000000000'], /--expires-at/],
     [[...create, '--expires-at', String(Date.now() + 60_000)], /--expires-at/],
     [['keys', 'list'], /--user or --prefix/],

@@ -234,6 +234,7 @@ const variables: Record<string, Variable> = {
   KEY_CACHE_SECONDS: wholeNumber('keyCacheSeconds', 5, 0, 60),
   OUTAGE_CACHE_SECONDS: wholeNumber('outageCacheSeconds', 60, 0, 60),
   MAX_KEYS_PER_USER: wholeNumber('maxKeysPerUser', 10_000, 1, 1_000_000),
+  MAX_RATE_LIMIT_RPM: wholeNumber('maxRateLimitRpm', 1_000_000_000, 1, 1_000_000_000),
   DEFAULT_RATE_LIMIT_RPM: wholeNumber('defaultRateLimitRpm', 1000, 1, 1_000_000_000),
   ACCEPT_NEW_HASH_SECRET: {
     member: 'acceptNewHashSecret',
@@ -270,6 +271,12 @@ for (const [name, { member, fallback, valid, invalid }] of Object.entries(variab
     }
   })
 }
+
+t.test('the default limit of a key is at most the highest', async (t) => {
+  t.match(readConfig({ MAX_RATE_LIMIT_RPM: '500' }), { defaultRateLimitRpm: 500 })
+  const both = { MAX_RATE_LIMIT_RPM: '500', DEFAULT_RATE_LIMIT_RPM: '501' }
+  t.equal(fault(both), 'DEFAULT_RATE_LIMIT_RPM must be a whole number from 1 to 500')
+})
 
 t.test('a secret may be in a file instead', async (t) => {
   const folder = t.testdir({ url: 'postgres://db/latchkey\n', secret: ` ${secret}\r\n`, empty: ' \n' })

@@ -2,7 +2,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ApiError } from '../../../plugins/api-error.ts'
 import { listLimitMax } from '../../../schemas/bounds.ts'
-import { KeyParams, PatchKeyBody, RotateKeyBody } from '../../../schemas/key.ts'
+import { KeyParams, PatchKeyBody, RotateKeyBody, withMaxRateLimit } from '../../../schemas/key.ts'
 import type { LastUsed } from '../../guard/last-used.ts'
 import type { TokenFormat } from '../../rules/token.ts'
 import type { ExpiresInPast, KeyChange, NoMoreRotations, StoredKey } from '../../stores.ts'
@@ -52,15 +52,16 @@ export const expiresInPast = ({ nowS }: ExpiresInPast) =>
     suggestion: `Send a later moment in whole Unix seconds; it is now ${Math.floor(nowS)}.`,
   })
 
-export const updateOperation = {
-  operationId: 'updateKey',
-  summary: 'Change a key',
-  description: 'Once the response is sent, every instance acts on the change.',
-  tags: ['Keys'],
-  params: KeyParams,
-  body: PatchKeyBody,
-  errors: ['key_not_active'],
-} as const
+export const updateOperation = (maxRateLimitRpm: number) =>
+  ({
+    operationId: 'updateKey',
+    summary: 'Change a key',
+    description: 'Once the response is sent, every instance acts on the change.',
+    tags: ['Keys'],
+    params: KeyParams,
+    body: withMaxRateLimit(PatchKeyBody, maxRateLimitRpm),
+    errors: ['key_not_active'],
+  }) as const
 
 export const rotateOperation = {
   operationId: 'rotateKey',

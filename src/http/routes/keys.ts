@@ -5,7 +5,15 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ApiError, notFound } from '../../../plugins/api-error.ts'
-import { CreatedKey, CreateKeyBody, Key, KeyList, KeyParams, ListKeysQuery } from '../../../schemas/key.ts'
+import {
+  CreatedKey,
+  CreateKeyBody,
+  Key,
+  KeyList,
+  KeyParams,
+  ListKeysQuery,
+  withMaxRateLimit,
+} from '../../../schemas/key.ts'
 import type { LastUsed } from '../../guard/last-used.ts'
 import type { MintKey } from '../../rules/new-key.ts'
 import type { TokenFormat } from '../../rules/token.ts'
@@ -31,12 +39,13 @@ export interface KeyRoutesOptions {
   mintKey: MintKey
   tokenFormat: TokenFormat
   defaultRateLimitRpm: number
+  maxRateLimitRpm: number
   /** The path of BASE_URL, without a trailing slash. */
   basePath: string
 }
 
 export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app, options) => {
-  const { keys, lastUsed, mintKey, tokenFormat, defaultRateLimitRpm, basePath } = options
+  const { keys, lastUsed, mintKey, tokenFormat, defaultRateLimitRpm, maxRateLimitRpm, basePath } = options
 
   app.post(
     '/v1/keys',
@@ -46,7 +55,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
         summary: 'Create a key',
         description: 'The new key belongs to the user of the key that authenticates the request.',
         tags: ['Keys'],
-        body: CreateKeyBody,
+        body: withMaxRateLimit(CreateKeyBody, maxRateLimitRpm),
         response: { 201: CreatedKey },
         sends: ['location'],
         errors: ['key_limit_reached'],
@@ -126,7 +135,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
 
   app.patch(
     '/v1/keys/:id',
-    { schema: { ...updateOperation, response: { 200: Key } } },
+    { schema: { ...updateOperation(maxRateLimitRpm), response: { 200: Key } } },
     async (request, reply) => {
       requireNoKeyIn(tokenFormat, { name: request.body.name })
       const { id } = request.params

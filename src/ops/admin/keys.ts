@@ -8,6 +8,7 @@ import {
   AdminKeyList,
   AdminListKeysQuery,
   KeyParams,
+  withMaxRateLimit,
 } from '../../../schemas/key.ts'
 import { actorOf } from '../../http/routes/actor.ts'
 import {
@@ -32,7 +33,7 @@ export const adminKeyRoutes: FastifyPluginAsyncTypebox<Omit<KeyRoutesOptions, 'b
   app,
   options,
 ) => {
-  const { keys, lastUsed, mintKey, tokenFormat, defaultRateLimitRpm } = options
+  const { keys, lastUsed, mintKey, tokenFormat, defaultRateLimitRpm, maxRateLimitRpm } = options
 
   app.post(
     '/admin/keys',
@@ -41,7 +42,7 @@ export const adminKeyRoutes: FastifyPluginAsyncTypebox<Omit<KeyRoutesOptions, 'b
         operationId: 'createKey',
         summary: 'Create a key for a user',
         tags: ['Keys'],
-        body: AdminCreateKeyBody,
+        body: withMaxRateLimit(AdminCreateKeyBody, maxRateLimitRpm),
         response: { 201: AdminCreatedKey },
         sends: ['location'],
         errors: ['not_found', 'key_limit_reached'],
@@ -110,7 +111,7 @@ export const adminKeyRoutes: FastifyPluginAsyncTypebox<Omit<KeyRoutesOptions, 'b
 
   app.patch(
     '/admin/keys/:id',
-    { schema: { ...updateOperation, response: { 200: AdminKey } } },
+    { schema: { ...updateOperation(maxRateLimitRpm), response: { 200: AdminKey } } },
     async (request) => {
       requireNoKeyIn(tokenFormat, { name: request.body.name })
       const { id } = request.params
