@@ -115,6 +115,16 @@ t.test('the hooks of its scope run for unknown routes', async (t) => {
   t.strictSame(ran, ['/unknown', '/known'])
 })
 
+t.test('it knows the pages that another scope has', async (t) => {
+  const { app } = otherApp(t)
+  app.get('/pages/*', async () => 'ok')
+  app.register(async (scope) => {
+    scope.register(unknownRoute, { pages: ['/pages/*'] })
+  })
+  const { statusCode, headers } = await app.inject({ method: 'POST', url: '/pages/a' })
+  t.strictSame([statusCode, headers.allow], [405, 'GET, HEAD'])
+})
+
 t.test('it answers for its own scope only, under its prefix', async (t) => {
   const { app } = otherApp(t)
   app.setNotFoundHandler((_request, reply) => reply.code(404).send('own'))
