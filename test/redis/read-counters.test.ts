@@ -27,6 +27,22 @@ t.test('now is the clock that is furthest behind: the minute of every server has
   t.equal(await counters.now(), 100_005)
 })
 
+t.test('where a server does not count, what is known here counts, even if it answers', async (t) => {
+  const lastCounts = createMinuteCounts()
+  lastCounts.add('apk_a', 5, 3)
+  const shard = { isShared: false, nowMs: () => 300_000 } as Shard
+  const counters = readCounters({
+    client: { mget: async () => ['7'] } as never,
+    servers: { connection: () => ({ time: async () => ['100', '0'] }) } as unknown as Servers,
+    shards: new Map([['one', shard]]),
+    shardOf: () => shard,
+    lastCounts,
+    patience: 1,
+  })
+  t.strictSame(await counters.countsOf('apk_a', [5, 4]), { counts: [3, 0], mode: 'local' })
+  t.equal(await counters.now(), 300_000)
+})
+
 if (server) {
   const redis = observe(t, server.url)
 
