@@ -1,6 +1,9 @@
 // Databases for tests: each is empty and named by its run.
 import postgres from 'postgres'
 import type { Test } from 'tap'
+import { until } from '../process/until.ts'
+
+const insufficientPrivilege = '42501'
 
 const nameOf = (run: string, end: string) => `latchkey_test_${run}_${end}`
 
@@ -14,15 +17,26 @@ export async function createDatabase(adminUrl: string, run: string, end: string)
 }
 
 export async function dropDatabase(adminUrl: string, url: string): Promise<void> {
-  const name = new URL(url).pathname.slice(1)
-  await asAdmin(adminUrl, (sql) => sql`drop database if exists ${sql(name)} with (force)`)
+  await asAdmin(adminUrl, (sql) => drop(sql, new URL(url).pathname.slice(1)))
 }
+
+/** `force` ends no session of a role that a test has made: those are over soon. */
+const drop = (sql: postgres.Sql, name: string) =>
+  until('the last session in a database has ended', () =>
+    sql`drop database if exists ${sql(name)} with (force)`.then(
+      () => true,
+      (error: postgres.PostgresError) => {
+        if (error.code === insufficientPrivilege) return false
+        throw error
+      },
+    ),
+  )
 
 export async function dropDatabasesOf(run: string, adminUrl: string): Promise<void> {
   await asAdmin(adminUrl, async (sql) => {
     const rows = await sql<{ datname: string }[]>`
       select datname from pg_database where starts_with(datname::text, ${nameOf(run, '')})`
-    for (const { datname } of rows) await sql`drop database if exists ${sql(datname)} with (force)`
+    for (const { datname } of rows) await drop(sql, datname)
   })
 }
 
