@@ -38,9 +38,9 @@ export const connections = 64
 const path = '/v1/verify'
 /**
  * Cached keys expired while others were measured. Reading all of them again would weigh too much in
- * a short window.
+ * a short window. Seconds.
  */
-const leadInS = 1
+const leadInS = (keys: number) => Math.max(1, Math.ceil(keys / 20_000))
 /**
  * Latchkey writes last_used_at up to a second after the request, and that write belongs to the
  * window that caused it.
@@ -62,7 +62,7 @@ async function measureWindow(rig: Rig, subject: Subject, round: number, seconds:
   const { first, count } = subject.tokens(round)
   const shot: Shot = { url: subject.url + path, tokensFile, first, count, connections: atOnce, seconds }
 
-  if (count > 1 && !onlyOnce) await load.shoot({ ...shot, seconds: leadInS })
+  if (count > 1 && !onlyOnce) await load.shoot({ ...shot, seconds: leadInS(count) })
   const before = await used(rig, subject)
   const hit = await load.shoot(shot)
   if (processes.some(({ writesLater }) => writesLater)) await pause(writesLaterMs)

@@ -37,7 +37,7 @@ export function readOptions(args: string[], { benchmarks, tools, comparisons }: 
   if (unknown !== undefined) throw new Error(`no benchmark "${unknown}"; there are ${all.join(', ')}`)
   if (values.before !== undefined) {
     if (positionals.some((name) => !comparisons.includes(name)))
-      throw new Error(`--before is for ${comparisons.join(' and ')} only`)
+      throw new Error(`--before is for ${comparisons.join(', ')} only`)
     if (values.out === undefined)
       throw new Error('--before needs --out: a comparison of two checkouts must not overwrite bench/results')
   }

@@ -2,15 +2,15 @@
  * `npm run bench -- [name…] [--seconds N] [--rounds N] [--out FOLDER] [--before FOLDER]`: starts
  * everything it needs, measures, writes bench/results, and says which targets were met.
  *
- *   hot-key, many-keys, growth, processes,
- *   in-process, steady, viewer, operations  the benchmarks; all of them if none is named
- *   profile                                 where Latchkey's time goes
- *   scaling                                 puts the figures of bench/results into docs/scaling.md
+ *   hot-key, many-keys, even-more-keys, growth, processes,
+ *   in-process, steady, viewer, operations                  the benchmarks; all unless one is named
+ *   profile                                                 where Latchkey's time goes
+ *   scaling                    puts the figures of bench/results into docs/scaling.md
  */
 import { growth } from './benchmarks/growth.ts'
 import { hotKey } from './benchmarks/hot-key.ts'
 import { inProcess } from './benchmarks/in-process.ts'
-import { manyKeys } from './benchmarks/many-keys.ts'
+import { evenMoreKeys, manyKeys } from './benchmarks/many-keys.ts'
 import { operations } from './benchmarks/operations.ts'
 import { processes } from './benchmarks/processes.ts'
 import { steady } from './benchmarks/steady.ts'
@@ -24,7 +24,7 @@ import { writeOutcome } from './report/write.ts'
 import { openRig, type Rig } from './rig.ts'
 import { writeScaling } from './scaling.ts'
 
-const comparisons = { 'hot-key': hotKey, 'many-keys': manyKeys }
+const comparisons = { 'hot-key': hotKey, 'many-keys': manyKeys, 'even-more-keys': evenMoreKeys }
 const benchmarks: Record<string, (rig: Rig) => Promise<Outcome | null>> = {
   ...comparisons,
   growth,
