@@ -1,8 +1,10 @@
 // Reading the counters of a Redis: what it costs there, what it skips, and what is left when Redis
 // is down or refuses.
+import type { Redis } from 'ioredis'
 import t from 'tap'
 import { createMinuteCounts } from '../../src/memory/minute-counts.ts'
 import { readCounters } from '../../src/redis/read-counters.ts'
+import { scanServer } from '../../src/redis/scan-server.ts'
 import type { Servers } from '../../src/redis/servers.ts'
 import type { Shard } from '../../src/redis/shard.ts'
 import { minuteOf } from '../../src/rules/window.ts'
@@ -41,6 +43,44 @@ t.test('where a server does not count, what is known here counts, even if it ans
   })
   t.strictSame(await counters.countsOf('apk_a', [5, 4]), { counts: [3, 0], mode: 'local' })
   t.equal(await counters.now(), 300_000)
+})
+
+/** A server without a clock that advances: each slice is this many counters, and the last one has cursor 0. */
+const serverOf = (slices: string[][], onSlice = () => {}) => {
+  let next = 0
+  const exec = async () => {
+    const words = slices[next++]!
+    onSlice()
+    const cursor = next === slices.length ? '0' : String(next)
+    const time = [null, ['100', '0']]
+    return [time, [null, [cursor, words.length / 2, words.join(' '), []]], time]
+  }
+  return { pipeline: () => ({ exec }) } as unknown as Redis
+}
+const slices = [
+  ['apk_a', '1'],
+  ['apk_b', '2'],
+]
+const readAlone = async () => null
+
+t.test('a scan that takes no time of the server does not wait', async (t) => {
+  const seen: KeyCount[] = []
+  const visit = (slice: KeyCount[]) => void seen.push(...slice)
+  // A millisecond would be a wait of 17 minutes.
+  const settings = { minute: 5, share: 1e-6, timeoutMs: 60_000, visit, readAlone }
+  t.equal(await scanServer(serverOf(slices), settings), null)
+  t.strictSame(seen, [
+    { keyId: 'apk_a', count: 1 },
+    { keyId: 'apk_b', count: 2 },
+  ])
+})
+
+t.test('a slice that arrives after the signal is not visited', async (t) => {
+  const stop = new AbortController()
+  const redis = serverOf(slices, () => stop.abort())
+  const visit = () => void t.fail('visited')
+  const settings = { minute: 5, share: 1, timeoutMs: 60_000, visit, readAlone, signal: stop.signal }
+  t.equal(await scanServer(redis, settings), null)
 })
 
 if (server) {
