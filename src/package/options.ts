@@ -60,8 +60,8 @@ const optionOf = new Map(Object.entries(variables).map(([option, variable]) => [
 
 /** What kept Latchkey from starting, in the words of an application: its options, no environment. */
 export function startError(error: Error): Error {
-  const message = error.message.replaceAll(/\b[A-Z]+(?:_[A-Z]+)+\b(=1)?/g, (found, isSet) => {
-    const option = optionOf.get(found.replace('=1', ''))
+  const message = error.message.replaceAll(/\b([A-Z]+(?:_[A-Z]+)+)\b(=1)?/g, (found, name, isSet) => {
+    const option = optionOf.get(name)
     return option === undefined ? found : isSet ? `${option}: true` : option
   })
   const Kind = error instanceof ConfigError ? ConfigError : Error
