@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { open } from 'node:fs/promises'
+import { text } from 'node:stream/consumers'
 import t from 'tap'
 import { makeCaller, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
@@ -62,10 +63,7 @@ t.test(
       env: { PATH: process.env.PATH, ...externalEnv(services, { PORT: String(port), LOG_LEVEL: 'debug' }) },
       stdio: ['ignore', full.fd, 'pipe'],
     })
-    let stderr = ''
-    child.stderr!.setEncoding('utf8').on('data', (text) => {
-      stderr += text
-    })
+    const said = text(child.stderr!)
     const ended = once(child, 'close')
     t.teardown(() => {
       child.kill('SIGKILL')
@@ -76,6 +74,6 @@ t.test(
     for (let i = 0; i < 10; i++) t.equal((await verify()).status, 200)
     child.kill('SIGTERM')
     t.same(await ended, [0, null])
-    t.match(stderr, /^latchkey: the log could not be written \(ENOSPC[^\n]*\n$/)
+    t.match(await said, /^latchkey: the log could not be written \(ENOSPC[^\n]*\n$/)
   },
 )
