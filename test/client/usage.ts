@@ -40,9 +40,10 @@ export async function refused(error: LatchkeyError) {
   ;(await latchkey.keys.get('apk_1')).plain_key
   // @ts-expect-error: a list is iterated, not awaited
   ;(await latchkey.keys.list()).data
-  // @ts-expect-error: no such code
-  if (error.code === 'not_founded') return // @ts-expect-error: a user may have been found
+  // @ts-expect-error: a user may have been found
   ;(await admin.lookup('x')).key.name
+  // @ts-expect-error: no such code
+  if (error.code === 'not_founded') return
   // @ts-expect-error: operators name the user
   await admin.keys.create({ name: 'a' })
 }
