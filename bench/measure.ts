@@ -37,8 +37,8 @@ export interface Sample {
 export const connections = 64
 const path = '/v1/verify'
 /**
- * Cached keys expired while others were measured. Reading all of them again would weigh too much in
- * a short window. Seconds.
+ * Seconds of load before a window. Cached keys expired while others were measured, and reading all
+ * of them again would weigh too much in a short window.
  */
 const leadInS = (keys: number) => Math.max(1, Math.ceil(keys / 20_000))
 /**

@@ -2,10 +2,11 @@
  * `npm run bench -- [name…] [--seconds N] [--rounds N] [--out FOLDER] [--before FOLDER]`: starts
  * everything it needs, measures, writes bench/results, and says which targets were met.
  *
- *   hot-key, many-keys, even-more-keys, growth, processes,
- *   in-process, steady, viewer, operations                  the benchmarks; all unless one is named
- *   profile                                                 where Latchkey's time goes
- *   scaling                    puts the figures of bench/results into docs/scaling.md
+ *   hot-key, many-keys, even-more-keys,
+ *   growth, processes, in-process,
+ *   steady, viewer, operations           the benchmarks; all of them if none is named
+ *   profile                              where Latchkey's time goes
+ *   scaling                              puts the figures of bench/results into docs/scaling.md
  */
 import { growth } from './benchmarks/growth.ts'
 import { hotKey } from './benchmarks/hot-key.ts'

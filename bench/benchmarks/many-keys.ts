@@ -1,14 +1,15 @@
 /**
- * Many keys in turn: one turn of the event loop then holds about as many keys as requests. A
- * thousand, and a hundred thousand, each of which is used once in some seconds.
+ * Many keys in turn, so that one turn of the event loop holds about as many keys as requests. Of a
+ * hundred thousand, each comes round only after seconds, when its cached copy may have expired.
  */
 import type { Outcome } from '../outcome.ts'
 import { shown } from '../report/columns.ts'
 import type { Rig } from '../rig.ts'
 import { compare, costTargets, howMany } from './compare.ts'
 
-const of = (keys: number, name: string, title: string, bareShare: number) =>
-  async function manyKeys(rig: Rig): Promise<Outcome> {
+const of =
+  (keys: number, name: string, title: string, bareShare: number) =>
+  async (rig: Rig): Promise<Outcome> => {
     const { results, ratios, notes } = await compare(rig, name.replaceAll('-', '_'), keys)
     const about = `${shown(keys, 0)} keys in turn, ${howMany}, GET /v1/verify. The peers without authentication count by Authorization header.`
     return {
