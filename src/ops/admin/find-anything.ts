@@ -45,7 +45,7 @@ export function anythingFinder(options: FindOptions): FindAnything {
   const { keys, users, audit, counter, hasher, tokenFormat } = options
   const prefixLength = tokenFormat.displayPrefixLength
 
-  async function find(query: string, asker: Asker) {
+  async function find(query: string, asker: Asker): Promise<Lookup | null> {
     const { lane } = asker
     if (tokenFormat.isWellFormed(query)) {
       const { hash, previousHash } = hasher.hashesOf(query)
@@ -54,7 +54,7 @@ export function anythingFinder(options: FindOptions): FindAnything {
     }
     if (query.length === prefixLength) {
       const found = await keys.list(null, { limit: keysMax, displayPrefix: query }, lane)
-      if (found!.length > 1) return { type: 'keys' as const, keys: found!.map(asker.toBody) }
+      if (found!.length > 1) return { type: 'keys', keys: found!.map(asker.toBody) }
       if (found!.length === 1) return aboutKey(found![0]!, asker)
     }
     // Contains a key, or nearly one: it must not be sent to Postgres as text.
@@ -71,28 +71,28 @@ export function anythingFinder(options: FindOptions): FindAnything {
     return id.startsWith('req_') ? aboutRequest(id, asker) : null
   }
 
-  async function aboutKey(key: StoredKey | null, asker: Asker) {
+  async function aboutKey(key: StoredKey | null, asker: Asker): Promise<Lookup | null> {
     if (key === null) return null
     const refusals = await refusalsOf({ keyId: key.id }, asker)
     const counters = counter && { counters: await countersOfKey(counter, key) }
-    return { type: 'key' as const, ...(await withOwner(key, asker)), ...counters, refusals }
+    return { type: 'key', ...(await withOwner(key, asker)), ...counters, refusals }
   }
 
-  async function aboutUser(user: User | null, asker: Asker) {
+  async function aboutUser(user: User | null, asker: Asker): Promise<Lookup | null> {
     if (user === null) return null
-    const state = user.deleted_at === null ? ('active' as const) : ('deleted' as const)
-    return { type: 'user' as const, state, user, refusals: await refusalsOf({ userId: user.id }, asker) }
+    const state = user.deleted_at === null ? 'active' : 'deleted'
+    return { type: 'user', state, user, refusals: await refusalsOf({ userId: user.id }, asker) }
   }
 
-  async function aboutRequest(requestId: string, asker: Asker) {
+  async function aboutRequest(requestId: string, asker: Asker): Promise<Lookup | null> {
     const entries = await audit.list({ requestId, limit: entriesMax }, asker.lane)
     const [entry] = entries
     if (entry === undefined) return null
     const { key_id, user_id } = entry
     const key = key_id === null ? null : await keys.get(key_id, null, asker.lane)
-    if (key !== null) return { type: 'request' as const, ...(await withOwner(key, asker)), entries }
+    if (key !== null) return { type: 'request', ...(await withOwner(key, asker)), entries }
     const user = user_id === null ? null : await users.get(user_id, asker.lane)
-    return { type: 'request' as const, ...(user !== null && { user }), entries }
+    return { type: 'request', ...(user !== null && { user }), entries }
   }
 
   async function withOwner(key: StoredKey, { lane, toBody }: Asker) {
