@@ -79,12 +79,14 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
   return {
     scan,
     async countsOf(keyId, minutes) {
+      const known = minutes.map((minute) => lastCounts.of(minute).get(keyId) ?? 0)
       const { value, mode } = await ask(
         shardOf(keyId),
         () => stored(keyId, minutes),
-        () => minutes.map((minute) => lastCounts.of(minute).get(keyId) ?? null),
+        () => [],
       )
-      return { counts: value.map((count) => count ?? 0), mode }
+      // A Redis that has lost its data starts over, but this instance goes on from what it has seen.
+      return { counts: known.map((count, i) => Math.max(count, value[i] ?? 0)), mode }
     },
     async now() {
       const clocks = [...shards].map(async ([server, shard]) => {

@@ -45,6 +45,23 @@ t.test('where a server does not count, what is known here counts, even if it ans
   t.equal(await counters.now(), 300_000)
 })
 
+t.test('where a server counts, a count is never less than what is known here', async (t) => {
+  const lastCounts = createMinuteCounts()
+  lastCounts.add('apk_a', 5, 3)
+  lastCounts.add('apk_a', 4, 3)
+  const shard = { isShared: true } as Shard
+  const counters = readCounters({
+    // It has lost its data within minute 5.
+    client: { mget: async () => ['1', '7', null] } as never,
+    servers: {} as Servers,
+    shards: new Map([['one', shard]]),
+    shardOf: () => shard,
+    lastCounts,
+    patience: 1,
+  })
+  t.strictSame(await counters.countsOf('apk_a', [5, 4, 3]), { counts: [3, 7, 0], mode: 'shared' })
+})
+
 /** A server without a clock that advances: each slice is this many counters, and the last one has cursor 0. */
 const serverOf = (slices: string[][], onSlice = () => {}) => {
   let next = 0
