@@ -39,7 +39,7 @@ t.test(
     await until('it shows the one after the restart', () => names().includes('fifth'))
     t.strictSame(names(), ['second', 'third', 'fourth', 'late', 'fifth'], 'oldest first, each once')
     // Another pipe than that of the entries, so it may come later.
-    await until('it says that Postgres is back', () => /is back\n/.test(following.stderr))
+    await until('it says that Postgres is back', () => /Postgres is back\n/.test(following.stderr))
     t.match(following.stderr, /^latchkey: Postgres[^\n]*\nlatchkey: Postgres is back\n$/)
 
     await until('the other has them too', () => linesForPeople() === 6)
