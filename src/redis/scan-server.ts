@@ -23,8 +23,6 @@ export interface ServerScan extends ScanOptions {
 /** Names looked at in one slice. Meanwhile hits wait. */
 const sliceNames = 200
 
-type Reply = [error: Error | null, value: unknown]
-
 /**
  * Resolves to null at the end or at the signal, and to the server's error if it fails. Rejects if a
  * visit does.
@@ -64,12 +62,17 @@ interface Slice {
 
 async function readSlice(redis: Redis, from: string, options: ServerScan): Promise<Slice> {
   const { minute, above, readAlone } = options
-  const script = ['eval', sources.readSlice, 0, from, minute, sliceNames, above?.() ?? 0]
-  const [before, slice, after] = (await redis.pipeline([['time'], script, ['time']]).exec()) as Reply[]
-  const [cursor, read, text, refused] = replyOf(slice!) as [string, number, string, string[]]
+  // Not a pipeline of ioredis: each one is an object of 30 kB that V8 keeps until a full garbage
+  // collection, so the short ones take 5 ms instead of 1.
+  const [before, slice, after] = await Promise.all([
+    redis.time(),
+    redis.eval(sources.readSlice, 0, from, minute, sliceNames, above?.() ?? 0),
+    redis.time(),
+  ])
+  const [cursor, read, text, refused] = slice as [string, number, string, string[]]
   const apart = await Promise.all(refused.map(async (keyId) => ({ keyId, count: await readAlone(keyId) })))
   const found = apart.filter((one): one is KeyCount => one.count !== null)
-  const usedMs = timeOf(after!) - timeOf(before!)
+  const usedMs = millisOf(after) - millisOf(before)
   return { cursor, counts: [...toCounts(text), ...found], read: read + found.length, usedMs }
 }
 
@@ -81,13 +84,5 @@ function toCounts(text: string): KeyCount[] {
   return counts
 }
 
-function replyOf([error, value]: Reply): unknown {
-  if (error) throw error
-  return value
-}
-
-/** Milliseconds, of the server's clock. */
-function timeOf(reply: Reply): number {
-  const [seconds, micros] = replyOf(reply) as [string, string]
-  return Number(seconds) * 1000 + Number(micros) / 1000
-}
+/** Of the server's clock. */
+const millisOf = ([seconds, micros]: number[]) => Number(seconds) * 1000 + Number(micros) / 1000

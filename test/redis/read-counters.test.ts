@@ -65,14 +65,15 @@ t.test('where a server counts, a count is never less than what is known here', a
 /** A server without a clock that advances: each slice is this many counters, and the last one has cursor 0. */
 const serverOf = (slices: string[][], onSlice = () => {}) => {
   let next = 0
-  const exec = async () => {
-    const words = slices[next++]!
-    onSlice()
-    const cursor = next === slices.length ? '0' : String(next)
-    const time = [null, ['100', '0']]
-    return [time, [null, [cursor, words.length / 2, words.join(' '), []]], time]
-  }
-  return { pipeline: () => ({ exec }) } as unknown as Redis
+  return {
+    time: async () => ['100', '0'],
+    async eval() {
+      const words = slices[next++]!
+      onSlice()
+      const cursor = next === slices.length ? '0' : String(next)
+      return [cursor, words.length / 2, words.join(' '), []]
+    },
+  } as unknown as Redis
 }
 const slices = [
   ['apk_a', '1'],
