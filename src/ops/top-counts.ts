@@ -14,6 +14,20 @@ export interface TopCounts {
   of(keyIds: readonly string[]): KeyCount[]
 }
 
+/** Up to this many are found in one pass, in a tenth of the time that sorting takes. */
+const fewMax = 200
+
+function fewHighest(counts: ReadonlyMap<string, number>, max: number): KeyCount[] {
+  const found: KeyCount[] = []
+  for (const [keyId, count] of counts) {
+    if (found.length === max && count <= found.at(-1)!.count) continue
+    const place = found.findLastIndex((one) => one.count >= count) + 1
+    found.splice(place, 0, { keyId, count })
+    if (found.length > max) found.pop()
+  }
+  return found
+}
+
 /** Remembers at least the `keep` highest counts, at most twice as many. */
 export function createTopCounts(keep: number): TopCounts {
   let counts = new Map<string, number>()
@@ -22,6 +36,7 @@ export function createTopCounts(keep: number): TopCounts {
   let turn = counts.entries()
 
   function highest(max: number): KeyCount[] {
+    if (max <= fewMax) return fewHighest(counts, max)
     // Sorting numbers alone takes a tenth of the time.
     const least = counts.size <= max ? 0 : Float64Array.from(counts.values()).sort().at(-max)!
     const found: KeyCount[] = []

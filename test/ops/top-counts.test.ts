@@ -22,6 +22,19 @@ t.test('the highest counts stay, whatever else is added and how often', async (t
   t.equal(createTopCounts(5).highest(5).length, 0)
 })
 
+t.test('a few are found as many are', async () => {
+  const counts = fc.array(fc.integer({ min: 1, max: 20 }), { minLength: 1, maxLength: 400 })
+  fc.assert(
+    fc.property(counts, fc.integer({ min: 1, max: 300 }), (counts, max) => {
+      const top = createTopCounts(400)
+      top.add(counts.map((count, i) => ({ keyId: `apk_${i}`, count })))
+      const found = top.highest(max).map(({ keyId, count }) => `${keyId} ${count}`)
+      const all = top.highest(400).map(({ keyId, count }) => `${keyId} ${count}`)
+      return found.join() === all.slice(0, max).join()
+    }),
+  )
+})
+
 t.test('it remembers no more than twice as many', async (t) => {
   const top = createTopCounts(10)
   for (let i = 0; i < 1000; i++) top.add([{ keyId: `apk_${i}`, count: i + 1 }])
