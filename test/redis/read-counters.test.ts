@@ -62,6 +62,31 @@ t.test('where a server counts, a count is never less than what is known here', a
   t.strictSame(await counters.countsOf('apk_a', [5, 4, 3]), { counts: [3, 7, 0], mode: 'shared' })
 })
 
+t.test('counts that are read in one turn are one call, and each reader gets its own', async (t) => {
+  const calls: string[][] = []
+  const values: Record<string, string> = { 'rl:{apk_a}:5': '1', 'rl:{apk_b}:5': '2', 'rl:{apk_b}:4': '3' }
+  const shard = { isShared: true } as Shard
+  const counters = readCounters({
+    client: {
+      async mget(names: string[]) {
+        calls.push(names)
+        return names.map((name) => values[name] ?? null)
+      },
+    } as never,
+    servers: {} as Servers,
+    shards: new Map([['one', shard]]),
+    shardOf: () => shard,
+    lastCounts: createMinuteCounts(),
+    patience: 1,
+  })
+  const readBoth = () => Promise.all([counters.countsOf('apk_a', [5]), counters.countsOf('apk_b', [5, 4])])
+  for (const times of [1, 2]) {
+    t.match(await readBoth(), [{ counts: [1] }, { counts: [2, 3] }])
+    t.equal(calls.length, times)
+  }
+  t.strictSame(calls[1], Object.keys(values))
+})
+
 /** A server without a clock that advances: each slice is this many counters, and the last one has cursor 0. */
 const serverOf = (slices: string[][], onSlice = () => {}) => {
   let next = 0
