@@ -124,10 +124,10 @@ export interface Counter {
    */
   scan(minute: number, visit: VisitCounts, options?: ScanOptions): Promise<Scan>
   /**
-   * The counts of one key in these minutes, 0 where there is none, and no less than this instance
-   * has seen. Never rejects.
+   * The counts of at least one key in these minutes, key after key: 0 where there is none, and no
+   * less than this instance has seen. Never rejects.
    */
-  countsOf(keyId: string, minutes: number[]): Promise<{ counts: number[]; mode: Counter['mode'] }>
+  countsOf(keyIds: string[], minutes: number[]): Promise<{ counts: number[]; mode: Counter['mode'] }>
   /**
    * The counting clock, Unix milliseconds; in a cluster the one furthest behind, so that a minute
    * before it is over on every node. Never rejects.

@@ -53,8 +53,9 @@ export function createMemoryCounter(options: MemoryCounterOptions = {}): Counter
       const scanned = await visitCounts(counts.of(minute), visit, { signal })
       return { complete: !signal?.aborted, scanned, mode: 'memory', fault: null }
     },
-    async countsOf(keyId, minutes) {
-      return { counts: minutes.map((minute) => counts.of(minute).get(keyId) ?? 0), mode: 'memory' }
+    async countsOf(keyIds, minutes) {
+      const countOf = (keyId: string) => minutes.map((minute) => counts.of(minute).get(keyId) ?? 0)
+      return { counts: keyIds.flatMap(countOf), mode: 'memory' }
     },
     now: async () => now(),
     takeHits: counts.takeHits,

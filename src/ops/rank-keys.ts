@@ -53,8 +53,6 @@ const finalistsMax = 150
 const othersMax = 1000
 /** Nobody watches if the last ranking was this long ago: longer than a view of an unread minute. */
 const watchedMs = 6000
-/** Counts read again at once. More would hold up requests. */
-const readAtOnce = 10
 
 export async function rankKeys({ counter, keys }: RankingOptions, ranked: Ranked): Promise<Ranking> {
   const { minute, isRising, by, lane } = ranked
@@ -68,14 +66,10 @@ export async function rankKeys({ counter, keys }: RankingOptions, ranked: Ranked
     })
   if (by === 'share' && ranking.named) ranked.finalists.keyIds = ranking.keys.map(({ id }) => id)
   const shown = ranking.keys.slice(0, rankedMax)
-  if (!isRising) return { ...ranking, keys: shown }
-  const rise = async (key: RankedKey) => {
-    const { counts } = await counter.countsOf(key.id, [minute])
-    return { ...key, used: Math.max(key.used, counts[0]!) }
-  }
-  const risen: RankedKey[] = []
-  for (let i = 0; i < shown.length; i += readAtOnce)
-    risen.push(...(await Promise.all(shown.slice(i, i + readAtOnce).map(rise))))
+  if (!isRising || shown.length === 0) return { ...ranking, keys: shown }
+  const keyIds = shown.map(({ id }) => id)
+  const { counts } = await counter.countsOf(keyIds, [minute])
+  const risen = shown.map((key, i) => ({ ...key, used: Math.max(key.used, counts[i]!) }))
   const heightOf = ({ used, rateLimitRpm }: RankedKey) =>
     by === 'share' && ranking.named ? used / (rateLimitRpm ?? Infinity) : used
   return { ...ranking, keys: risen.sort((a, b) => heightOf(b) - heightOf(a)) }

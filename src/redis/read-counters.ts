@@ -29,9 +29,8 @@ const shareDefault = 0.05
 export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan' | 'countsOf' | 'now'> {
   const { client, servers, shards, shardOf, lastCounts, patience, onScanned } = options
 
-  const read = client instanceof Cluster ? (names: string[]) => client.mget(names) : readTogether(client)
-  const stored = async (keyId: string, minutes: number[]) =>
-    (await read(minutes.map((minute) => counterKey(keyId, minute)))).map(countIn)
+  const stored = async (keyIds: string[], minutes: number[]) =>
+    (await client.mget(namesOf(keyIds, minutes))).map(countIn)
 
   const scan: Counter['scan'] = async (minute, visit, { share = shareDefault, signal, above } = {}) => {
     let scanned = 0
@@ -44,7 +43,7 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
       above,
       timeoutMs: sliceTimeoutMs * patience,
       // MGET returns nothing for a value that is not a string.
-      readAlone: async (keyId: string) => (await stored(keyId, [minute]))[0]!,
+      readAlone: async (keyId: string) => (await stored([keyId], [minute]))[0]!,
       visit: ((counts, read) => {
         scanned += read
         onScanned?.(read)
@@ -77,17 +76,28 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
     }
   }
 
+  /** The keys are all on one server. */
+  async function readAtOnce(keyIds: string[], minutes: number[]) {
+    const known = keyIds.flatMap((keyId) => minutes.map((minute) => lastCounts.of(minute).get(keyId) ?? 0))
+    const { value, mode } = await ask(
+      shardOf(keyIds[0]!),
+      () => stored(keyIds, minutes),
+      () => [],
+    )
+    // A Redis that has lost its data starts over, but this instance goes on from what it has seen.
+    return { counts: known.map((count, i) => Math.max(count, value[i] ?? 0)), mode }
+  }
+
   return {
     scan,
-    async countsOf(keyId, minutes) {
-      const known = minutes.map((minute) => lastCounts.of(minute).get(keyId) ?? 0)
-      const { value, mode } = await ask(
-        shardOf(keyId),
-        () => stored(keyId, minutes),
-        () => [],
-      )
-      // A Redis that has lost its data starts over, but this instance goes on from what it has seen.
-      return { counts: known.map((count, i) => Math.max(count, value[i] ?? 0)), mode }
+    async countsOf(keyIds, minutes) {
+      // Each key of a cluster is in a slot of its own, and one call reads one slot.
+      const calls = client instanceof Cluster ? keyIds.map((keyId) => [keyId]) : [keyIds]
+      const read = await Promise.all(calls.map((keyIds) => readAtOnce(keyIds, minutes)))
+      return {
+        counts: read.flatMap(({ counts }) => counts),
+        mode: read.every(({ mode }) => mode === 'shared') ? 'shared' : 'local',
+      }
     },
     async now() {
       const clocks = [...shards].map(async ([server, shard]) => {
@@ -102,26 +112,8 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
   }
 }
 
-/** One MGET for all that is read in one turn: a ranking reads the counts of ten keys at a time. */
-function readTogether(redis: Redis) {
-  let next: { names: string[]; values: Promise<(string | null)[]> } | null = null
-
-  async function send(names: string[]) {
-    await null
-    next = null
-    return redis.mget(names)
-  }
-
-  return async (names: string[]) => {
-    if (next === null) {
-      const gathered: string[] = []
-      next = { names: gathered, values: send(gathered) }
-    }
-    const from = next.names.length
-    next.names.push(...names)
-    return (await next.values).slice(from, from + names.length)
-  }
-}
+const namesOf = (keyIds: string[], minutes: number[]) =>
+  keyIds.flatMap((keyId) => minutes.map((minute) => counterKey(keyId, minute)))
 
 /** A count as stored; null if it is absent, or not a counter of ours. */
 const countIn = (value: string | null): number | null =>

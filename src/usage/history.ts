@@ -26,7 +26,7 @@ export const createUsageHistory = ({ usage, counter }: UsageHistoryOptions): Usa
     if (!found.ok) return found
     const { step, sinceS, untilS } = found.range
     const minutes = [minuteOf(nowMs) - 1, minuteOf(nowMs)]
-    const { counts } = await counter.countsOf(id, minutes)
+    const { counts } = await counter.countsOf([id], minutes)
     const live = minutes
       .map((minute, i) => ({
         start: minute * 60,

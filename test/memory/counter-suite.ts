@@ -195,11 +195,11 @@ export function counterSuite(t: Test, counter: Counter): void {
     )
   })
 
-  t.test('the counts of one key are read by themselves, by the counting clock', async (t) => {
+  t.test('the counts of a few keys are read by themselves, by the counting clock', async (t) => {
     const { wanted, minute } = await hitEach(3)
-    const [, second] = [...wanted.keys()]
-    t.strictSame(await counter.countsOf(second!, [minute, minute - 1]), {
-      counts: [2, 0],
+    const [, second, third] = [...wanted.keys()]
+    t.strictSame(await counter.countsOf([third!, second!], [minute, minute - 1]), {
+      counts: [3, 0, 2, 0],
       mode: counter.mode,
     })
     const { turn } = await hit(counter, newId('apk_'))

@@ -28,7 +28,7 @@ export async function countersOfKey(
   key: StoredKey,
 ): Promise<KeyCounters> {
   const minute = minuteOf(await counter.now())
-  const { counts, mode } = await counter.countsOf(key.id, [minute, minute - 1])
+  const { counts, mode } = await counter.countsOf([key.id], [minute, minute - 1])
   const [current, last] = counts.map((used) => countBody(used, key.rateLimitRpm))
   return {
     source: sourceOf(mode),
