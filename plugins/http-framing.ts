@@ -125,6 +125,9 @@ function afterEarlierResponses({ raw }: FastifyRequest, reply: FastifyReply, run
   })
 }
 
+/** All that a host and a port may consist of (RFC 3986, 3.2.2). It may be empty. */
+const hostChars = /^[\w.~!$&'()*+,;=%:[\]-]*$/
+
 /**
  * Rejects a request with an ambiguous host or an ambiguous end; Node accepts these. Reads the raw
  * list, because Node builds its object of headers only for a request that is asked for it.
@@ -132,14 +135,17 @@ function afterEarlierResponses({ raw }: FastifyRequest, reply: FastifyReply, run
 function checkFraming({ raw }: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) {
   const { rawHeaders, httpVersion } = raw
   let hosts = 0
+  let isHost = true
   let upgrades = false
   let framed = true
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const { length } = rawHeaders[i]!
     if (length !== 4 && length !== 7 && length !== 17) continue
     const name = rawHeaders[i]!.toLowerCase()
-    if (name === 'host') hosts++
-    else if (name === 'upgrade') upgrades = true
+    if (name === 'host') {
+      hosts++
+      isHost &&= hostChars.test(rawHeaders[i + 1]!)
+    } else if (name === 'upgrade') upgrades = true
     // RFC 9112, 6.1: we know no other coding, and HTTP/1.0 has none.
     else if (name === 'transfer-encoding')
       framed &&= httpVersion === '1.1' && rawHeaders[i + 1]!.toLowerCase() === 'chunked'
@@ -150,11 +156,12 @@ function checkFraming({ raw }: FastifyRequest, reply: FastifyReply, done: (error
   if (httpVersion !== '1.1' && httpVersion !== '1.0') {
     return reject('The version is neither HTTP/1.1 nor HTTP/1.0.')
   }
-  // RFC 9112, 3.2: a request without Host, or with two, is a 400. Node only looks for the first
-  // case.
+  // RFC 9112, 3.2: a request without Host, with two, or with one that is no host is a 400. Node
+  // only looks for the first case.
   if (hosts !== 1 && (hosts > 0 || httpVersion === '1.1')) {
     return reject('An HTTP/1.1 request needs exactly one Host header.')
   }
+  if (!isHost) return reject('The Host header is not a host with or without a port.')
   if (!framed) return reject('The only Transfer-Encoding is chunked, and only in HTTP/1.1.')
   done()
 

@@ -24,6 +24,10 @@ const malformed: Record<string, string[]> = {
   'no Host': [get],
   'two Hosts': [get, host, 'Host: y'],
   'the same Host twice': [get, host, host],
+  'a Host with a space': [get, 'Host: a b'],
+  'a Host with a path': [get, 'Host: x/y'],
+  'a Host with a user': [get, 'Host: u@x'],
+  'a Host that is not ASCII': [get, 'Host: \xff'],
   'two lengths': [post, host, 'Content-Length: 1', 'Content-Length: 2'],
   'a length that is not a number': [post, host, 'Content-Length: two'],
   'a negative length': [post, host, 'Content-Length: -1'],
@@ -53,6 +57,24 @@ t.test('a malformed request is one 400 with the envelope, and the connection is 
     t.equal(reported.length, 1)
   }
   t.equal(served, 0, 'nor does what comes behind run')
+})
+
+t.test('a Host may be empty, a name or an address, each with a port', async (t) => {
+  const { app } = otherApp(t)
+  app.get('/', async () => 'ok')
+  for (const value of [
+    '',
+    'x',
+    'my_host:80',
+    '127.0.0.1:80',
+    '[::1]:80',
+    'b%C3%BCro.test',
+    "a~!$&'()*+,;=b",
+  ]) {
+    const lines = [get, `Host: ${value}`, 'Connection: close', '', '']
+    const [answer] = answersOf(await raw(app, lines.join('\r\n')))
+    t.equal(answer!.status, 200, value)
+  }
 })
 
 t.test('headers or a path that are too large are 431', async (t) => {

@@ -42,6 +42,7 @@ export function fatalBytes(token: string): [what: string, status: number, bytes:
     ],
     ['no Host', 400, withoutHost('HTTP/1.1')],
     ['two Hosts', 400, withoutHost('HTTP/1.1', host, host)],
+    ['a Host with a blank', 400, withoutHost('HTTP/1.1', 'Host: a b')],
     ['two Hosts, 1,500 headers apart', 400, line([...manyHeaders, host].join('\r\n'))],
 
     [

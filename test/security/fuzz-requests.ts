@@ -152,6 +152,7 @@ export interface Reading {
 const methods = words('GET POST PATCH PUT DELETE HEAD OPTIONS TRACE PURGE PROPFIND LOCK M-SEARCH')
 /** Less than the 16 KiB of the design. */
 const headMax = 16_000
+const hostChars = /^[\w.~!$&'()*+,;=%:[\]-]*$/
 const goodHeader = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [\t\x20-\x7e\x80-\xff]*$/
 
 export function read(request: FuzzRequest, known: Known): Reading {
@@ -184,6 +185,7 @@ export function read(request: FuzzRequest, known: Known): Reading {
       version === 'HTTP/1.1' &&
       /^\/[!-~]*$/.test(target) &&
       values('host').length === 1 &&
+      hostChars.test(values('host')[0]!) &&
       headers.every((line) => goodHeader.test(line)) &&
       first.length + headers.join('  ').length < headMax,
     whole: framedOnce && endsWithin,
