@@ -90,6 +90,56 @@ t.test('a pause of Redis delays hits by not more than the pause and two round tr
   }
 })
 
+t.test('hits wait until calls can be sent, and then go as one', async (t) => {
+  const calls = createCalls(() => '')
+  const sent: number[] = []
+  for (const keyId of ['apk_1', 'apk_2', 'apk_1']) calls.add(keyId, () => {})
+  await nextTurn()
+  calls.start((hits, answered) => {
+    sent.push(hits.size())
+    answered(true)
+  })
+  calls.add('apk_1', () => {})
+  await nextTurn()
+  await nextTurn()
+  t.strictSame(sent, [4])
+})
+
+t.test('a call has at most a thousand keys', async (t) => {
+  const calls = createCalls(() => '')
+  const sent: string[][] = []
+  calls.start(({ keyIds }) => sent.push(keyIds))
+  for (let i = 0; i <= 1000; i++) calls.add(`apk_${i}`, () => {})
+  calls.add('apk_1000', () => {})
+  await nextTurn()
+  t.strictSame(
+    sent.map(({ length }) => length),
+    [1000, 1],
+  )
+})
+
+t.test('50,000 hits wait at most, sent or not', async (t) => {
+  const calls = createCalls(() => '')
+  let answerCall = () => {}
+  calls.start((_hits, answered) => {
+    answerCall = () => answered(true)
+  })
+  const add = (hits: number) => {
+    for (let i = 0; i < hits; i++) if (!calls.add('apk_1', () => {})) return i
+    return hits
+  }
+  t.equal(add(30_000), 30_000)
+  await nextTurn()
+  t.equal(add(30_000), 20_000)
+  answerCall()
+  t.equal(add(40_000), 30_000)
+  t.strictSame(
+    calls.take().map((hits) => hits.size()),
+    [50_000],
+  )
+  t.equal(add(60_000), 50_000)
+})
+
 t.test('sixteen lone calls show that Redis is farther than it was', async (t) => {
   const pace = createPace()
   /** How many calls it takes after one that was near. */
