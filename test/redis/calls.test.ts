@@ -90,32 +90,94 @@ t.test('a pause of Redis delays hits by not more than the pause and two round tr
   }
 })
 
+/** Calls that are sent when the test looks, and answered when it says so. */
+function callsByHand(groupOf: (keyId: string) => string) {
+  const calls = createCalls(groupOf)
+  const sent: { hits: Hits; answered: (isShared: boolean) => void }[] = []
+  const start = () => calls.start((hits, answered) => sent.push({ hits, answered }))
+  /** How many calls are sent in a turn with these hits. */
+  async function sentWith(...keyIds: string[]) {
+    const before = sent.length
+    for (const keyId of keyIds) calls.add(keyId, () => {})
+    await nextTurn()
+    return sent.length - before
+  }
+  return { calls, sent, start, sentWith }
+}
+
 t.test('hits wait until calls can be sent, and then go as one', async (t) => {
-  const calls = createCalls(() => '')
-  const sent: number[] = []
-  for (const keyId of ['apk_1', 'apk_2', 'apk_1']) calls.add(keyId, () => {})
+  const { sent, start, sentWith } = callsByHand(() => '')
+  t.equal(await sentWith('apk_1', 'apk_2', 'apk_1'), 0)
+  start()
+  t.equal(await sentWith(), 1)
+  t.equal(sent[0]!.hits.size(), 3)
+})
+
+t.test('each turn is scheduled once, and only if it may be sent', async (t) => {
+  const { sent, start, sentWith } = callsByHand(() => '')
+  start()
+  const scheduled = t.capture(globalThis, 'setImmediate', globalThis.setImmediate)
+  const times = async (work: () => unknown) => {
+    await work()
+    return scheduled().filter(({ args }) => args.length === 2).length
+  }
+  t.equal(await times(() => sentWith('apk_1', 'apk_2', 'apk_1')), 1)
+  t.equal(await times(() => sentWith('apk_1')), 1)
+  t.equal(await times(() => sentWith('apk_1')), 0, 'two are in flight')
+  t.equal(await times(() => sent[0]!.answered(true)), 1)
   await nextTurn()
-  calls.start((hits, answered) => {
-    sent.push(hits.size())
+  t.equal(sent.length, 3)
+  t.equal(await times(() => sent[1]!.answered(true)), 0, 'no hit is waiting')
+})
+
+t.test('a turn is in flight until each of its calls is answered', async (t) => {
+  const { sent, start, sentWith } = callsByHand((keyId) => keyId)
+  start()
+  t.equal(await sentWith('apk_1', 'apk_2', 'apk_3'), 3)
+  t.equal(await sentWith('apk_1'), 1)
+  t.equal(await sentWith('apk_1'), 0)
+  for (const { answered } of sent.slice(0, 2)) {
     answered(true)
-  })
-  calls.add('apk_1', () => {})
-  await nextTurn()
-  await nextTurn()
-  t.strictSame(sent, [4])
+    t.equal(await sentWith(), 0)
+  }
+  sent[2]!.answered(true)
+  t.equal(await sentWith(), 1)
+})
+
+t.test('only answers of the present server say how far it is', async (t) => {
+  const { calls, sent, start, sentWith } = callsByHand(() => '')
+  start()
+  async function atOnce() {
+    let turns = 0
+    while ((await sentWith('apk_1')) > 0) turns++
+    for (const { answered } of sent.splice(0)) answered(false)
+    await nextTurn()
+    for (const { answered } of sent.splice(0)) answered(false)
+    return turns
+  }
+  async function answerAfter5Ms(isShared: boolean) {
+    await sentWith('apk_1')
+    clock.tick(5)
+    sent.pop()!.answered(isShared)
+  }
+  await answerAfter5Ms(false)
+  t.equal(await atOnce(), 2, 'an answer that did not come from Redis')
+  await answerAfter5Ms(true)
+  t.ok((await atOnce()) > 2)
+  calls.take()
+  t.equal(await atOnce(), 2, 'another server may be elsewhere')
 })
 
 t.test('a call has at most a thousand keys', async (t) => {
-  const calls = createCalls(() => '')
-  const sent: string[][] = []
-  calls.start(({ keyIds }) => sent.push(keyIds))
-  for (let i = 0; i <= 1000; i++) calls.add(`apk_${i}`, () => {})
-  calls.add('apk_1000', () => {})
-  await nextTurn()
+  const { sent, start, sentWith } = callsByHand(() => '')
+  start()
+  const keyIds = Array.from({ length: 1001 }, (_, i) => `apk_${i}`)
+  t.equal(await sentWith(...keyIds, 'apk_1000'), 2)
   t.strictSame(
-    sent.map(({ length }) => length),
+    sent.map(({ hits }) => hits.keyIds.length),
     [1000, 1],
   )
+  t.equal(await sentWith('apk_1'), 1)
 })
 
 t.test('50,000 hits wait at most, sent or not', async (t) => {
