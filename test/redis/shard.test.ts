@@ -30,7 +30,6 @@ async function settled<T>(waiting: Promise<T>): Promise<T> {
 }
 
 const startMs = 29_000_000 * 60_000
-const waitingMax = 50_000
 
 interface Call {
   keyIds: string[]
@@ -93,10 +92,12 @@ function open(t: Test, options: Partial<ShardOptions> = {}) {
 }
 
 t.test('hits of a turn go as one call, and each gets its number and the version of its key', async (t) => {
-  const { seen, hit } = open(t)
+  const batches: [number, number][] = []
+  const { seen, hit } = open(t, { onBatch: (...batch) => batches.push(batch) })
   const hits = [hit('apk_1'), hit('apk_2'), hit('apk_1')]
   await nextTurn()
   t.equal(seen.calls.length, 1, 'at the end of the turn')
+  t.strictSame(batches, [[3, 2]])
   const { keyIds, sums, answer } = seen.calls[0]!
   t.strictSame({ keyIds, sums }, { keyIds: ['apk_1', 'apk_2'], sums: [2, 1] })
   answer(7, 3, 1, '4?1.2')
@@ -105,31 +106,6 @@ t.test('hits of a turn go as one call, and each gets its number and the version 
   t.match(first, { number: 6, version: 3, turn })
   t.match(other, { number: 1, version: '4?1.2', turn }, 'a lease is passed on as such')
   t.match(last, { number: 7, version: 3, turn })
-})
-
-t.test('a call has at most a thousand keys', async (t) => {
-  const batches: string[] = []
-  const { seen, hit } = open(t, { onBatch: (hits, keys) => batches.push(`${hits}/${keys}`) })
-  for (let i = 0; i < 1001; i++) void hit(`apk_${i}`)
-  await nextTurn()
-  t.strictSame(
-    seen.calls.map(({ keyIds }) => keyIds.length),
-    [1000, 1],
-  )
-  t.strictSame(batches, ['1000/1000', '1/1'])
-})
-
-t.test('one hit more than may wait is shed, and there is room again after the answers', async (t) => {
-  const { seen, shard, called } = open(t, { probe: noAnswer })
-  let answered = 0
-  const hit = () => shard.hit('apk_1', () => answered++)
-  for (let i = 0; i < waitingMax; i++) if (!hit()) t.fail(`hit ${i} was shed`)
-  t.equal(hit(), false)
-  await called(1)
-  seen.calls[0]!.answer(waitingMax, 0)
-  await until('the hits are answered', () => answered === waitingMax)
-  t.equal(hit(), true)
-  t.equal(answered, waitingMax, 'a shed hit gets no answer')
 })
 
 t.test('behind two turns without an answer hits wait for one time limit only', async (t) => {
@@ -175,6 +151,44 @@ t.test('after a pause of Redis of 50 ms, it has counted every hit', async (t) =>
   t.strictSame(seen.outages, [])
 })
 
+t.test("a turn has Redis's clock in whole milliseconds, and each call says how long it took", async (t) => {
+  const tookS: number[] = []
+  const { seen, hit, called } = open(t, { onCall: (seconds) => tookS.push(seconds) })
+  seen.redisMs = startMs + 1234.9
+  const first = hit()
+  await called(1)
+  await clock.tickAsync(50)
+  seen.calls[0]!.answer(1, 0)
+  t.equal((await first).turn.nowMs, startMs + 1234)
+  const late = hit()
+  await settled(late)
+  t.equal(tookS.length, 2)
+  t.ok(tookS[0]! >= 0.05 && tookS[0]! < 0.08, `${tookS[0]} s`)
+  t.ok(tookS[1]! >= 0.1 && tookS[1]! < 0.15, `${tookS[1]} s`)
+})
+
+t.test('the farther Redis is, the more turns are in flight, but not after it was silent', async (t) => {
+  const { seen, hit, untilShared } = open(t)
+  await untilShared()
+  async function inFlight() {
+    const before = seen.calls.length
+    for (let turn = 0; turn < 4; turn++) {
+      void hit()
+      await nextTurn()
+    }
+    return seen.calls.length - before
+  }
+  void hit()
+  await nextTurn()
+  await clock.tickAsync(10)
+  seen.calls[0]!.answer(1, 0)
+  await nextTurn()
+  t.equal(await inFlight(), 4)
+  await settled(hit())
+  await untilShared()
+  t.equal(await inFlight(), 2)
+})
+
 t.test("while Redis is down the window is still that of Redis's clock", async (t) => {
   const aheadMs = 90_000
   const { seen, shard, hit, called } = open(t)
@@ -206,14 +220,16 @@ t.test('a call that timed out is not repeated, and its late answer is used', asy
   const { seen, shard, hit, called, untilShared } = open(t)
   await untilShared()
   seen.probe = () => Promise.reject(new Unavailable('no answer'))
-  const hits = [hit(), hit()]
+  const hits = [hit(), hit(), hit('apk_2')]
   await called(1)
-  t.match(await settled(Promise.all(hits)), [{ number: 1, turn: { shared: false } }, { number: 2 }])
+  const local = { version: 0, turn: { shared: false } }
+  t.match(await settled(Promise.all(hits)), [{ number: 1, ...local }, { number: 2 }, { number: 1 }])
   t.equal(shard.isShared, false)
   t.strictSame(seen.outages, ['timeout'])
-  seen.calls[0]!.answer(3, 1)
+  seen.calls[0]!.answer(3, 1, 1, 1)
   await nextTurn()
-  t.equal((await hit()).number, 4, 'another instance had counted one, and ours are not counted twice')
+  t.equal((await hit()).number, 4, 'another instance had counted one')
+  t.equal((await hit('apk_2')).number, 2, 'and ours are not counted twice')
   seen.probe = async () => clockOf(startMs)
   await untilShared()
   t.equal(seen.calls.length, 1, 'nothing is sent again')
@@ -290,7 +306,11 @@ t.test('while counting is local, a hit on a new key without room is shed', async
   shard.goLocal(new Error('gone'))
   t.equal((await hit('apk_1')).number, 1)
   await t.rejects(hit('apk_2'), { message: 'shed' })
-  t.equal((await hit('apk_1')).number, 2)
+  t.match(await hit('apk_1'), { number: 2, turn: { nowMs: startMs } })
+  t.equal(
+    shard.hit('apk_1', () => {}),
+    true,
+  )
 })
 
 t.test('hits that waited for Redis in vain and find no room get numbers below 1', async (t) => {
