@@ -1,7 +1,9 @@
 // Reading the counters of a Redis: what it costs there, what it skips, and what is left when Redis
 // is down or refuses.
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
+import { install } from '@sinonjs/fake-timers'
 import type { Redis } from 'ioredis'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { createMinuteCounts } from '../../src/memory/minute-counts.ts'
 import { readCounters } from '../../src/redis/read-counters.ts'
 import { scanServer } from '../../src/redis/scan-server.ts'
@@ -17,7 +19,7 @@ import { countAt, observe, soonDown } from './counters.ts'
 const server = await startPrivateRedis(t)
 
 t.test('now is the clock that is furthest behind: the minute of every server has begun', async (t) => {
-  const clocks: Record<string, string[]> = { ahead: ['160', '0'], behind: ['100', '5999'] }
+  const clocks: Record<string, string[]> = { ahead: ['160', '0'], behind: ['100', '999999'] }
   const counters = readCounters({
     client: {} as never,
     servers: { connection: (name: string) => ({ time: async () => clocks[name] }) } as unknown as Servers,
@@ -26,7 +28,7 @@ t.test('now is the clock that is furthest behind: the minute of every server has
     lastCounts: createMinuteCounts(),
     patience: 1,
   })
-  t.equal(await counters.now(), 100_005)
+  t.equal(await counters.now(), 100_999)
 })
 
 t.test('where a server does not count, what is known here counts, even if it answers', async (t) => {
@@ -65,6 +67,7 @@ t.test('where a server counts, a count is never less than what is known here', a
 t.test('the counts of several keys are one call, and each is no less than what is known here', async (t) => {
   const calls: string[][] = []
   const values: Record<string, string> = { 'rl:{apk_a}:5': '1', 'rl:{apk_b}:5': '2', 'rl:{apk_b}:4': '3' }
+  values['rl:{apk_a}:4'] = 'not a count'
   const lastCounts = createMinuteCounts()
   lastCounts.add('apk_b', 5, 9)
   const shard = { isShared: true } as Shard
@@ -85,6 +88,97 @@ t.test('the counts of several keys are one call, and each is no less than what i
   t.strictSame(calls, [['rl:{apk_a}:5', 'rl:{apk_a}:4', 'rl:{apk_b}:5', 'rl:{apk_b}:4']])
 })
 
+/** Counters of one server, of which this instance has seen one. */
+function readOne(
+  shard: Partial<Shard>,
+  { redis, patience = 1 }: { redis: object | null; patience?: number },
+) {
+  const seen = { scanned: 0 }
+  const lastCounts = createMinuteCounts()
+  lastCounts.add('apk_a', 5, 3)
+  const counters = readCounters({
+    client: redis as Redis,
+    servers: { connection: () => redis ?? undefined, fault: () => new Error('full') } as unknown as Servers,
+    shards: new Map([['one', shard as Shard]]),
+    shardOf: () => shard as Shard,
+    lastCounts,
+    patience,
+    onScanned: (counters) => (seen.scanned += counters),
+  })
+  return { counters, seen }
+}
+
+/** A server with two counters, which takes 10 ms for each as its clock says. */
+function twoSlices(taking: () => Promise<unknown>) {
+  let asked = 0
+  return {
+    time: async () => ['0', asked++ % 2 === 0 ? '0' : '10000'],
+    async eval(_lua: string, _keys: number, from: string) {
+      await taking()
+      return [from === '0' ? '1' : '0', 1, '', []]
+    },
+  }
+}
+
+function setClock(t: Test) {
+  const clock = install({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+  t.teardown(() => clock.uninstall())
+  const after = <T>(ms: number, value: T) => new Promise<T>((done) => clock.setTimeout(() => done(value), ms))
+  return { clock, after }
+}
+
+t.test('a patient reader waits longer for a count', async (t) => {
+  const { clock, after } = setClock(t)
+  const redis = { mget: () => after(150, ['7']) }
+  const { counters } = readOne({ isShared: true }, { redis, patience: 2 })
+  const reading = counters.countsOf(['apk_a'], [5])
+  await clock.tickAsync(150)
+  t.strictSame(await reading, { counts: [7], mode: 'shared' })
+})
+
+t.test('a patient reader waits longer for a slice', async (t) => {
+  const { clock, after } = setClock(t)
+  const redis = twoSlices(() => after(1500, null))
+  const { counters } = readOne({ isShared: true }, { redis, patience: 2 })
+  let isDone = false
+  const scanning = counters.scan(5, () => {}).finally(() => (isDone = true))
+  while (!isDone) {
+    await clock.tickAsync(100)
+    await nextTurn()
+  }
+  t.match(await scanning, { complete: true, scanned: 2 })
+})
+
+for (const share of [undefined, 0.05, () => 0.05])
+  t.test(`a scan uses 5 % of a server (${share})`, async (t) => {
+    const { counters, seen } = readOne({ isShared: true }, { redis: twoSlices(() => sleep(10)) })
+    const startMs = performance.now()
+    const scan = await counters.scan(5, () => {}, { share })
+    t.match(scan, { complete: true, scanned: 2, mode: 'shared', fault: null })
+    // After the last slice there is nothing to wait for. A timer may be early by a millisecond.
+    t.ok(performance.now() - startMs >= 10 / 0.05 - 5)
+    t.equal(seen.scanned, 2)
+  })
+
+t.test('a server that does not count, or has no connection, is not scanned', async (t) => {
+  for (const [shard, redis, fault] of [
+    [{ isShared: false, outage: null }, { time: () => t.fail('asked') }, { cause: 'other', reason: 'full' }],
+    [{ isShared: true, outage: null }, null, { cause: 'other', reason: 'full' }],
+    [
+      { isShared: false, outage: { cause: 'refused', reason: 'no' } },
+      null,
+      { cause: 'refused', reason: 'no' },
+    ],
+  ] as const)
+    await t.test(fault.reason, async (t) => {
+      const { counters } = readOne(shard, { redis })
+      const seen: KeyCount[] = []
+      const scan = await counters.scan(5, (slice) => void seen.push(...slice))
+      t.strictSame(scan, { complete: false, scanned: 1, mode: 'local', fault })
+      t.strictSame(seen, [{ keyId: 'apk_a', count: 3 }])
+    })
+})
+
 /** A server without a clock that advances: each slice is this many counters, and the last one has cursor 0. */
 const serverOf = (slices: string[][], onSlice = () => {}) => {
   let next = 0
@@ -98,15 +192,16 @@ const serverOf = (slices: string[][], onSlice = () => {}) => {
     },
   } as unknown as Redis
 }
-const slices = [
-  ['apk_a', '1'],
-  ['apk_b', '2'],
-]
+const slices = [['apk_a', '1'], [], ['apk_b', '2']]
 const readAlone = async () => null
 
 t.test('a scan that takes no time of the server does not wait', async (t) => {
   const seen: KeyCount[] = []
-  const visit = (slice: KeyCount[]) => void seen.push(...slice)
+  let visits = 0
+  const visit = (slice: KeyCount[]) => {
+    visits++
+    seen.push(...slice)
+  }
   // A millisecond would be a wait of 17 minutes.
   const settings = { minute: 5, share: 1e-6, timeoutMs: 60_000, visit, readAlone }
   t.equal(await scanServer(serverOf(slices), settings), null)
@@ -114,6 +209,7 @@ t.test('a scan that takes no time of the server does not wait', async (t) => {
     { keyId: 'apk_a', count: 1 },
     { keyId: 'apk_b', count: 2 },
   ])
+  t.equal(visits, 2, 'none without a counter')
 })
 
 t.test('a slice that arrives after the signal is not visited', async (t) => {
