@@ -107,22 +107,57 @@ if (cluster) {
     t.strictSame([...new Set(countsSeen)], [3], 'a scan sees both')
   })
 
+  const [source, target] = cluster.redis as [Redis, Redis]
+
+  /** Does the work while the slot of an id moves from the first node to the second. */
+  async function whileMoving<T>(keyId: string, work: () => Promise<T>): Promise<T> {
+    const setSlot = (node: Redis, ...state: string[]) =>
+      node.call('CLUSTER', 'SETSLOT', String(slotOf(keyId)), ...state)
+    await setSlot(target, 'IMPORTING', String(await source.call('CLUSTER', 'MYID')))
+    await setSlot(source, 'MIGRATING', String(await target.call('CLUSTER', 'MYID')))
+    const result = await work()
+    for (const node of [source, target]) await setSlot(node, 'STABLE')
+    return result
+  }
+  const setMoved = (name: string, value: string) =>
+    target.pipeline([['asking'], ['set', name, value, 'EX', '100']]).exec()
+
   t.test('a scan reads a counter whose slot is moving where it is now', async (t) => {
     const { counter, untilShared } = countOn(t, [0, 1])
     await untilShared()
     const keyId = idOn(0)
     const minute = minuteOf(await counter.now()) + 5
-    const [source, target] = cluster.redis as [Redis, Redis]
-    const setSlot = (node: Redis, ...state: string[]) =>
-      node.call('CLUSTER', 'SETSLOT', String(slotOf(keyId)), ...state)
-    await setSlot(target, 'IMPORTING', String(await source.call('CLUSTER', 'MYID')))
-    await setSlot(source, 'MIGRATING', String(await target.call('CLUSTER', 'MYID')))
-    await target.pipeline([['asking'], ['set', `rl:{${keyId}}:${minute}`, '7']]).exec()
-    const seen: KeyCount[] = []
-    const scan = await counter.scan(minute, (slice) => void seen.push(...slice))
-    t.match([scan, seen], [{ complete: true, scanned: 1 }, [{ keyId, count: 7 }]])
-    for (const node of [source, target]) await setSlot(node, 'STABLE')
+    await whileMoving(keyId, async () => {
+      await setMoved(`rl:{${keyId}}:${minute}`, '7')
+      const seen: KeyCount[] = []
+      const scan = await counter.scan(minute, (slice) => void seen.push(...slice))
+      t.match([scan, seen], [{ complete: true, scanned: 1 }, [{ keyId, count: 7 }]])
+    })
   })
+
+  for (const { moved, clockAheadMs = 0 } of [
+    { moved: 'counter' },
+    { moved: 'version' },
+    { moved: 'counter', clockAheadMs: 90_000 },
+  ])
+    t.test(`a hit finds the ${moved} where it has moved, clock ahead by ${clockAheadMs} ms`, async (t) => {
+      const { counter, untilShared } = countOn(t, [0, 1])
+      await untilShared()
+      const minuteNow = async () => minuteOf(await counter.now())
+      const [counted] = await inOneMinute(async () => {
+        const keyId = idOn(0)
+        const names = { counter: `rl:{${keyId}}:${await minuteNow()}`, version: `rl:{${keyId}}:v` }
+        await source.mset(names.counter, '7', names.version, '3')
+        return whileMoving(keyId, async () => {
+          const name = names[moved as keyof typeof names]
+          await setMoved(name, String(await source.getdel(name)))
+          const now = Date.now
+          if (clockAheadMs > 0) t.intercept(Date, 'now', { value: () => now() + clockAheadMs })
+          return [await hit(counter, keyId)]
+        })
+      }, minuteNow)
+      t.match(counted, { number: 8, version: 3, turn: { shared: true } })
+    })
 
   t.test('a new counter does not say shared before every master counts', async (t) => {
     await cluster.nodes[2]!.freeze()
