@@ -37,6 +37,8 @@ export function createLive<Name extends string>(options: LiveOptions<Name>): Liv
   const latest = new Map<string, string>()
   const past: string[] = []
   const reading = new Set<string>()
+  const entries = Object.entries<() => unknown>(sources)
+  let turns = 0
   let timer: NodeJS.Timeout | undefined
 
   async function read(name: string, source: () => unknown) {
@@ -54,12 +56,14 @@ export function createLive<Name extends string>(options: LiveOptions<Name>): Liv
     for (const viewer of viewers) viewer.send(eventOf(name, json))
   }
 
+  /** One source at a time: all at once, they would make callers wait for a core. */
   function tick() {
     if (isClosing()) {
       for (const viewer of viewers) viewer.end()
       return
     }
-    for (const [name, source] of Object.entries<() => unknown>(sources)) void read(name, source)
+    const [name, source] = entries[turns++ % entries.length]!
+    void read(name, source)
   }
 
   function leave(viewer: Viewer) {
@@ -76,8 +80,8 @@ export function createLive<Name extends string>(options: LiveOptions<Name>): Liv
       for (const [name, json] of latest) viewer.send(eventOf(name, json))
       viewers.add(viewer)
       if (viewers.size === 1) {
-        timer = setInterval(tick, everyMs)
-        tick()
+        timer = setInterval(tick, everyMs / entries.length)
+        for (const [name, source] of entries) void read(name, source)
       }
       return () => leave(viewer)
     },

@@ -67,6 +67,20 @@ t.test('all viewers share one reading a second, and nothing is read while nobody
   t.match(again.seen, { history: [[1, 2, 3, 4]], n: [5, 6] }, 'nothing old is shown as new')
 })
 
+t.test('a new viewer gets everything at once; then the sources take turns within the second', async (t) => {
+  const asked: string[] = []
+  const sources = Object.fromEntries(['a', 'b', 'c', 'd'].map((name) => [name, () => asked.push(name)]))
+  const { watch } = live(t, { sources })
+  watch(viewer())
+  await new Promise(setImmediate)
+  t.equal(asked.splice(0).join(''), 'abcd')
+  for (const name of ['a', 'b', 'c', 'd', 'a']) {
+    clock.tick(everyMs / 4)
+    await new Promise(setImmediate)
+    t.equal(asked.splice(0).join(''), name)
+  }
+})
+
 t.test('a source that is stuck is not asked again, and holds up no other', async (t) => {
   let asked = 0
   let answer = (_value: string) => {}
