@@ -19,7 +19,7 @@ import { countAt, observe, soonDown } from './counters.ts'
 const server = await startPrivateRedis(t)
 
 t.test('now is the clock that is furthest behind: the minute of every server has begun', async (t) => {
-  const clocks: Record<string, string[]> = { ahead: ['160', '0'], behind: ['100', '999999'] }
+  const clocks: Record<string, string[]> = { ahead: ['160', '0'], behind: ['100', '999500'] }
   const counters = readCounters({
     client: {} as never,
     servers: { connection: (name: string) => ({ time: async () => clocks[name] }) } as unknown as Servers,
@@ -80,7 +80,7 @@ t.test('the counts of several keys are one call, and each is no less than what i
     } as never,
     servers: {} as Servers,
     shards: new Map([['one', shard]]),
-    shardOf: () => shard,
+    shardOf: (keyId) => (keyId === 'apk_a' ? shard : ({ isShared: false } as Shard)),
     lastCounts,
     patience: 1,
   })
@@ -112,7 +112,7 @@ function readOne(
 function twoSlices(taking: () => Promise<unknown>) {
   let asked = 0
   return {
-    time: async () => ['0', asked++ % 2 === 0 ? '0' : '10000'],
+    time: async () => (asked++ % 2 === 0 ? ['0', '995000'] : ['1', '5000']),
     async eval(_lua: string, _keys: number, from: string) {
       await taking()
       return [from === '0' ? '1' : '0', 1, '', []]
