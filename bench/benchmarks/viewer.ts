@@ -4,7 +4,6 @@ import { Redis } from 'ioredis'
 import { counterKey } from '../../src/redis/scripts.ts'
 import { newId } from '../../src/rules/id.ts'
 import { minuteOf } from '../../src/rules/window.ts'
-import type { Load } from '../load/load.ts'
 import { steadyLoad } from '../load/steady.ts'
 import type { Subject } from '../measure.ts'
 import { atMost, type Outcome } from '../outcome.ts'
@@ -77,9 +76,9 @@ export async function viewer(rig: Rig): Promise<Outcome> {
   ]
   // The same process twice: two processes of one program differ by more than what is sought.
   const [rounds, seconds] = [Math.min(rig.rounds, roundsMax), Math.max(rig.seconds, secondsMin)]
-  const atRate = (load: Load) => subjects.map((subject) => ({ ...subject, load }))
+  const atSteadyRate = subjects.map((subject) => ({ ...subject, load: steadyLoad(steadyPerS) }))
   const full = await inRounds(rig, subjects, { rounds, seconds })
-  const steady = await inRounds(rig, atRate(steadyLoad(steadyPerS)), { rounds, seconds })
+  const steady = await inRounds(rig, atSteadyRate, { rounds, seconds })
   await rig.stopCandidates()
   const about = `${keys} keys in turn, ${shown(counters, 0)} counters in Redis. One process in ${rounds} rounds with windows of ${seconds} s; in every other window, somebody watches, and has for ${watchedForMs / 1000} s.`
   const loads = [
