@@ -181,11 +181,8 @@ t.test('a call has at most a thousand keys', async (t) => {
 })
 
 t.test('50,000 hits wait at most, sent or not', async (t) => {
-  const calls = createCalls(() => '')
-  let answerCall = () => {}
-  calls.start((_hits, answered) => {
-    answerCall = () => answered(true)
-  })
+  const { calls, sent, start } = callsByHand(() => '')
+  start()
   const add = (hits: number) => {
     for (let i = 0; i < hits; i++) if (!calls.add('apk_1', () => {})) return i
     return hits
@@ -193,7 +190,7 @@ t.test('50,000 hits wait at most, sent or not', async (t) => {
   t.equal(add(30_000), 30_000)
   await nextTurn()
   t.equal(add(30_000), 20_000)
-  answerCall()
+  sent[0]!.answered(true)
   t.equal(add(40_000), 30_000)
   t.strictSame(
     calls.take().map((hits) => hits.size()),

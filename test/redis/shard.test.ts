@@ -30,6 +30,7 @@ async function settled<T>(waiting: Promise<T>): Promise<T> {
 }
 
 const startMs = 29_000_000 * 60_000
+const waitingMax = 50_000
 
 interface Call {
   keyIds: string[]
@@ -106,6 +107,19 @@ t.test('hits of a turn go as one call, and each gets its number and the version 
   t.match(first, { number: 6, version: 3, turn })
   t.match(other, { number: 1, version: '4?1.2', turn }, 'a lease is passed on as such')
   t.match(last, { number: 7, version: 3, turn })
+})
+
+t.test('one hit more than may wait is shed, and there is room again after the answers', async (t) => {
+  const { seen, shard, called } = open(t, { probe: noAnswer })
+  let answered = 0
+  const hit = () => shard.hit('apk_1', () => answered++)
+  for (let i = 0; i < waitingMax; i++) if (!hit()) t.fail(`hit ${i} was shed`)
+  t.equal(hit(), false)
+  await called(1)
+  seen.calls[0]!.answer(waitingMax, 0)
+  await until('the hits are answered', () => answered === waitingMax)
+  t.equal(hit(), true)
+  t.equal(answered, waitingMax, 'a shed hit gets no answer')
 })
 
 t.test('behind two turns without an answer hits wait for one time limit only', async (t) => {
