@@ -29,7 +29,7 @@ export async function serve(config: Config): Promise<undefined> {
     for (const one of closers.splice(0)) await one()
   }
   const stop = stopOnSignal(log, close)
-  if (config.startedByNpm) stopWithParent()
+  if (config.startedByNpm) stopWithParent(stop.signal)
 
   const opsAddress = await oneAddress(config.opsHost)
   if (config.opsTokens.length === 0 && !isLoopback(opsAddress)) throw new Error(openToOthers)
@@ -116,15 +116,17 @@ const openToOthers =
  */
 const oneAddress = async (host: string) => (await lookup(host)).address
 
-/** npm passes a signal to its shell only: without this the service would outlive `npm start`. */
-function stopWithParent() {
+/**
+ * npm passes a signal to its shell only: without this the service would outlive `npm start`. Where
+ * the signal reaches the service too, it is stopping by then, and a second one would cut that short.
+ */
+function stopWithParent(stopping: AbortSignal) {
   const parent = process.ppid
   const watch = setInterval(() => {
-    if (process.ppid === parent) return
-    clearInterval(watch)
-    process.kill(process.pid, 'SIGTERM')
+    if (process.ppid !== parent) process.kill(process.pid, 'SIGTERM')
   }, parentWatchMs)
   watch.unref()
+  stopping.addEventListener('abort', () => clearInterval(watch))
 }
 
 interface Listener {

@@ -1,14 +1,17 @@
 // How a process stops: it loses no request that it accepted and nothing that it noted, and ends soon.
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import postgres from 'postgres'
 import t, { type Test } from 'tap'
 import { makeCaller, makeKey, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
+import { send } from '../services/processes.ts'
 import { ask } from './ask.ts'
+import { builtCli } from './built.ts'
 import { heldAtStart, lockWaitOf } from './held-at-start.ts'
 import { holdCreation } from './held-request.ts'
-import { type Env, externalEnv, type Latchkey, serveLatchkey, spawnLatchkey } from './latchkey.ts'
+import { aFolder, type Env, externalEnv, type Latchkey, serveLatchkey, spawnLatchkey } from './latchkey.ts'
 import { until } from './until.ts'
 
 const services = await useServices(t)
@@ -130,6 +133,39 @@ t.test(
       t.ok(age !== null && age >= 0 && age < 300, `last_used_at is of this use (${age} s ago)`)
   },
 )
+
+/** As `npm start` starts it: below a shell, and in a process group of their own. */
+async function startBelowShell(t: Test, env: Env) {
+  const shell = spawn('/bin/sh', ['-c', '"$0" "$1" serve & wait', process.execPath, await builtCli()], {
+    cwd: await aFolder(t),
+    env: { PATH: process.env.PATH, npm_lifecycle_event: 'start', ...externalEnv(services, env) },
+    stdio: ['ignore', 'pipe', 'inherit'],
+    detached: true,
+  })
+  const group = -shell.pid!
+  let output = ''
+  shell.stdout.setEncoding('utf8').on('data', (text) => {
+    output += text
+  })
+  // Of the service too, which writes to the same pipe.
+  const ended = once(shell.stdout, 'close').then(() => output)
+  t.teardown(() => send([group], 'SIGKILL'))
+  await until('it listens', () => output.includes('"listening"'))
+  return { shell, group, ended }
+}
+
+t.test('started by npm, it stops when its shell is gone', async (t) => {
+  const { shell, ended } = await startBelowShell(t, {})
+  shell.kill('SIGKILL')
+  t.match(await ended, '"stopped"')
+})
+
+t.test('started by npm, a signal to the service and its shell is one signal', async (t) => {
+  // It takes longer to stop than it takes to notice that the shell is gone.
+  const { group, ended } = await startBelowShell(t, { DRAIN_SECONDS: '1' })
+  process.kill(group, 'SIGTERM')
+  t.match(await ended, '"stopped"', 'it drained')
+})
 
 t.test('SIGTERM while it starts ends it before it listens', async (t) => {
   const { service, letGo } = await heldAtStart(t)
