@@ -1,8 +1,8 @@
 /**
  * The Postgres that Latchkey starts when it is given none. It lives in DATA_DIR. The Latchkey that
  * owns the lock starts and stops it: the service, or a command with no service running. A command
- * beside a service uses the service's. A killed owner leaves Postgres running, and the next owner
- * takes it over.
+ * beside a service uses the service's. An owner killed by SIGKILL leaves Postgres running, and the
+ * next owner takes it over.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { chooseLaunch } from './as-unprivileged.ts'
@@ -18,6 +18,7 @@ import {
   startMsMax,
   startPostmaster,
   stopPostmaster,
+  tellToStop,
 } from './postmaster.ts'
 import { isAlive, pidOf } from './processes.ts'
 import { readSecret } from './secret-file.ts'
@@ -93,10 +94,13 @@ async function own(dir: DataDir, { mustExist, onProgress = () => {} }: Options):
     if (hasDatabase(dir)) readPassword(dir)
     else if (mustExist) throw noDatabase(dir.path)
     const postmaster = await findOrStart(dir, onProgress)
+    const atExit = () => tellToStop(postmaster)
+    process.once('exit', atExit)
     return connection(dir, postmaster, async () => {
       // A command that comes now must not join a server that is about to stop.
       lockAsCommand(dir.lock)
       await stopPostmaster(dir)
+      process.off('exit', atExit)
       unlock(dir.lock)
     })
   } catch (error) {

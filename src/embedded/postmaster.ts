@@ -135,6 +135,17 @@ const stopSignals = [
   ['SIGQUIT', 5_000],
 ] as const
 
+/**
+ * For a process that ends without time to wait: by a second signal, or because its stop took too
+ * long. On Windows, where a signal would kill Postgres, it is left to the next start.
+ */
+export function tellToStop({ pid }: Postmaster): void {
+  if (onWindows) return
+  try {
+    process.kill(pid, stopSignals[0][0])
+  } catch {}
+}
+
 /** Resolves when it is gone, or when nothing more can be done about it. */
 export async function stopPostmaster(dir: DataDir): Promise<void> {
   const pid = findPostmaster(dir)?.pid

@@ -121,3 +121,13 @@ t.test(
     t.equal(await verify({ ...another, ACCEPT_NEW_HASH_SECRET: '1' }), 401)
   },
 )
+
+t.test('a second signal ends the service at once, and its Postgres by itself', async (t) => {
+  const impatient = await serveLatchkey(t, { ...env, DRAIN_SECONDS: '15' })
+  const postmaster = await postmasterOf(env.DATA_DIR)
+  impatient.kill('SIGTERM')
+  await until('it says that it stops', () => impatient.log.some(({ msg }) => msg === 'stopping'))
+  impatient.kill('SIGTERM')
+  t.equal((await impatient.ended).code, 1)
+  t.ok(await waitUntilGone([postmaster!], 30_000), 'nobody has to end it')
+})
