@@ -39,8 +39,10 @@ const patienceMs = 500
 const idleMs = 5000
 /** Of a core of each Redis server: what a scan may use while this instance has nothing to do. */
 const shareMax = 0.05
-/** And while it has all that it can do: then the scan would slow down every request. */
+/** And while it is busy: then the scan would slow down requests. */
 const shareMin = 0.01
+/** Of its time, as a part of 1: from here on the instance is busy. */
+const busyFrom = 0.2
 
 interface Minute {
   readonly minute: number
@@ -61,7 +63,7 @@ function spareShare() {
     const now = performance.eventLoopUtilization()
     const { utilization } = performance.eventLoopUtilization(now, last)
     last = now
-    return shareMin + (shareMax - shareMin) * (1 - utilization)
+    return shareMin + (shareMax - shareMin) * Math.max(0, 1 - utilization / busyFrom)
   }
 }
 

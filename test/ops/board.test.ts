@@ -87,11 +87,11 @@ t.test('a scan may use 5 % of a core of Redis, and 1 % while this instance is bu
   t.intercept(performance, 'eventLoopUtilization', { value: eventLoopUtilization })
   await read('current')
   const { share } = scans[0]!
-  const shares = [0, 0.5, 1].map((busy) => {
+  const shares = [0, 0.1, 0.2, 1].map((busy) => {
     utilization = busy
     return Number(share().toFixed(3))
   })
-  t.strictSame(shares, [0.05, 0.03, 0.01])
+  t.strictSame(shares, [0.05, 0.03, 0.01, 0.01])
 })
 
 t.test('the last minute is scanned once when it is over, and not again', async (t) => {
