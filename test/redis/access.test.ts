@@ -2,11 +2,10 @@
 // permissions are enough.
 import t from 'tap'
 import { connectRedis, requireDatabase } from '../../src/redis/connect.ts'
-import { outageOf } from '../../src/redis/outage.ts'
 import { newId } from '../../src/rules/id.ts'
 import { parseRedisUrl } from '../../src/rules/redis-url.ts'
 import { minuteOf } from '../../src/rules/window.ts'
-import { type Outage, Unavailable } from '../../src/stores.ts'
+import type { Outage } from '../../src/stores.ts'
 import { hit } from '../memory/counter-suite.ts'
 import { startPrivateRedis } from '../services/index.ts'
 import { commands, databaseCommands, harmless, refusedCommands } from './acl.ts'
@@ -130,39 +129,4 @@ t.test('an unknown host is reported as such', async (t) => {
   const { counter, untilDown } = countAt(t, 'redis://latchkey.invalid')
   await untilDown('unknown_host')
   t.equal(counter.mode, 'local')
-})
-
-const withCode = (code: string, message = 'x') => Object.assign(new Error(message), { code })
-const causes: [error: Error, cause: Outage['cause']][] = [
-  [new Unavailable('no answer in 100 ms'), 'timeout'],
-  [new Error('NOAUTH Authentication required.'), 'wrong_password'],
-  [new Error('ERR invalid password'), 'wrong_password'],
-  [new Error('LOADING Redis is loading the dataset in memory'), 'loading'],
-  [new Error('CLUSTERDOWN The cluster is down'), 'cluster_down'],
-  [
-    new Error('ERR Error running script: @user_script: 1: -READONLY You can not write against a replica.'),
-    'read_only',
-  ],
-  [
-    new Error('ERR ACL failure in script: User x has no permissions to run the mget command'),
-    'no_permission',
-  ],
-  [withCode('ECONNREFUSED', ''), 'refused'],
-  [withCode('EAI_AGAIN', 'getaddrinfo'), 'unknown_host'],
-  [withCode('EHOSTUNREACH'), 'unreachable'],
-  [withCode('ERR_TLS_CERT_ALTNAME_INVALID'), 'certificate'],
-  [withCode('UNABLE_TO_VERIFY_LEAF_SIGNATURE'), 'certificate'],
-  [withCode('ERR_SSL_WRONG_VERSION_NUMBER'), 'tls'],
-  [new Error('Connection is closed.'), 'disconnected'],
-  [new Error('MISCONF Redis is configured to save RDB snapshots'), 'other'],
-]
-
-t.test('every error has a cause and a reason, and the reason has no password', async (t) => {
-  for (const [error, cause] of causes) {
-    const outage = outageOf(error)
-    t.equal(outage.cause, cause, error.message)
-    t.not(outage.reason, '')
-  }
-  const { reason } = outageOf(new Error("ERR unknown command 'AUTH', with args beginning with: 'secret' "))
-  t.equal(reason, "ERR unknown command 'AUTH'")
 })

@@ -1,0 +1,72 @@
+// What an error of Redis, of a socket or of TLS is called.
+import { ReplyError } from 'ioredis'
+import t from 'tap'
+import { isAnswer, isVague, outageOf } from '../../src/redis/outage.ts'
+import { type Outage, Unavailable } from '../../src/stores.ts'
+
+const withCode = (code: string, message = 'x') => Object.assign(new Error(message), { code })
+const causes: [error: Error, cause: Outage['cause']][] = [
+  [new Unavailable('no answer in 100 ms'), 'timeout'],
+  [new Error('timeout'), 'timeout'],
+  [withCode('ETIMEDOUT', 'connect ETIMEDOUT'), 'timeout'],
+  [new Error('ERR the script ran into a timeout'), 'other'],
+  [new Error('WRONGPASS invalid username-password pair or user is disabled.'), 'wrong_password'],
+  [new Error('NOAUTH Authentication required.'), 'wrong_password'],
+  [new Error('ERR invalid password'), 'wrong_password'],
+  [new Error("NOPERM this user has no permissions to run the 'time' command"), 'no_permission'],
+  [
+    new Error('ERR ACL failure in script: User x has no permissions to run the mget command'),
+    'no_permission',
+  ],
+  [new Error("-ERR The user executing the script can't run this command or subcommand"), 'no_permission'],
+  [
+    new Error('ERR Error running script: @user_script: 1: -READONLY You can not write against a replica.'),
+    'read_only',
+  ],
+  [new Error("OOM command not allowed when used memory > 'maxmemory'."), 'out_of_memory'],
+  [new Error('CLUSTERDOWN The cluster is down'), 'cluster_down'],
+  [new Error('LOADING Redis is loading the dataset in memory'), 'loading'],
+  [withCode('ECONNREFUSED', ''), 'refused'],
+  [withCode('EHOSTUNREACH'), 'unreachable'],
+  [withCode('ENETDOWN'), 'unreachable'],
+  [withCode('ENOTFOUND', 'getaddrinfo'), 'unknown_host'],
+  [withCode('EAI_AGAIN', 'getaddrinfo'), 'unknown_host'],
+  [withCode('ERR_TLS_CERT_ALTNAME_INVALID'), 'certificate'],
+  [withCode('UNABLE_TO_VERIFY_LEAF_SIGNATURE'), 'certificate'],
+  [withCode('INVALID_PURPOSE'), 'certificate'],
+  [withCode('ERR_SSL_WRONG_VERSION_NUMBER'), 'tls'],
+  [withCode('EPROTO'), 'tls'],
+  [new Error('Unknown RESP type 21 "\\u0015"'), 'tls'],
+  [
+    withCode('ECONNRESET', 'Client network socket disconnected before secure TLS connection was established'),
+    'tls',
+  ],
+  [withCode('ECONNRESET'), 'disconnected'],
+  [withCode('EPIPE'), 'disconnected'],
+  [new Error('not connected'), 'disconnected'],
+  [new Error('Connection is closed.'), 'disconnected'],
+  [new Error("Stream isn't writeable and enableOfflineQueue options is false"), 'disconnected'],
+  [new Error('Reached the max retries per request limit (which is 0).'), 'disconnected'],
+  [new Error('MISCONF Redis is configured to save RDB snapshots'), 'other'],
+  [withCode('EMFILE'), 'other'],
+]
+
+for (const [error, cause] of causes) {
+  const { code } = error as { code?: string }
+  t.test(`${[code, error.message].filter(Boolean).join(' ')}: ${cause}`, async (t) => {
+    t.equal(outageOf(error).cause, cause)
+    t.equal(isVague(error), cause === 'disconnected')
+  })
+}
+
+t.test('the reason is the message, or else the code, and has no password', async (t) => {
+  t.equal(outageOf(new Error(' LOADING Redis ')).reason, 'LOADING Redis')
+  t.equal(outageOf(withCode('ECONNREFUSED', '')).reason, 'ECONNREFUSED')
+  const unknown = "ERR unknown command 'AUTH', with args beginning with: 'secret'\n 'more' "
+  t.equal(outageOf(new Error(unknown)).reason, "ERR unknown command 'AUTH'")
+})
+
+t.test('only a reply of a server is an answer', async (t) => {
+  t.equal(isAnswer(new ReplyError('ERR x')), true)
+  t.equal(isAnswer(withCode('ECONNRESET')), false)
+})
