@@ -212,6 +212,19 @@ t.test('a scan that takes no time of the server does not wait', async (t) => {
   t.equal(visits, 2, 'none without a counter')
 })
 
+t.test('the time that a slice took counts as waited', async (t) => {
+  const clock = install({ toFake: ['performance'] })
+  t.teardown(() => clock.uninstall())
+  const usedMs = 1e8
+  const server = serverOf(slices, () => void clock.tick(2 * usedMs))
+  let asked = 0
+  const redis = Object.assign(server, { time: async () => [String((asked++ * usedMs) / 1000), '0'] })
+  // With half of the server, there is nothing left to wait for. Otherwise it would be for ever.
+  const settings = { minute: 5, share: 0.5, timeoutMs: 60_000, visit() {}, readAlone }
+  t.equal(await scanServer(redis, settings), null)
+  t.equal(performance.now(), slices.length * 2 * usedMs)
+})
+
 t.test('a slice that arrives after the signal is not visited', async (t) => {
   const stop = new AbortController()
   const redis = serverOf(slices, () => stop.abort())
