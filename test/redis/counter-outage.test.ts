@@ -102,4 +102,20 @@ if (server) {
     t.match(await hit(counter, newId('apk_')), { number: 1, turn: { shared: true } })
     t.strictSame(outages.map(isOver), [false, true])
   })
+
+  t.test('a new outage does not have the cause of the last one', async (t) => {
+    const { causes, untilShared, untilDown } = countAt(t, server.url)
+    await untilShared()
+    await server.kill()
+    await untilDown('refused')
+    await server.restart()
+    await untilShared()
+    // The server closes the connection, and says nothing.
+    await redis.call('CLIENT', 'KILL', 'TYPE', 'normal')
+    await until(
+      'the outage and its end are reported',
+      () => causes().filter((one) => one === null).length > 1,
+    )
+    t.equal(causes().at(-2), 'disconnected')
+  })
 }
