@@ -94,7 +94,7 @@ async function own(dir: DataDir, { mustExist, onProgress = () => {} }: Options):
     if (hasDatabase(dir)) readPassword(dir)
     else if (mustExist) throw noDatabase(dir.path)
     const postmaster = await findOrStart(dir, onProgress)
-    const atExit = () => tellToStop(postmaster)
+    const atExit = () => tellToStop(dir)
     process.once('exit', atExit)
     return connection(dir, postmaster, async () => {
       // A command that comes now must not join a server that is about to stop.

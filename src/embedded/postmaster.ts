@@ -139,10 +139,11 @@ const stopSignals = [
  * For a process that ends without time to wait: by a second signal, or because its stop took too
  * long. On Windows, where a signal would kill Postgres, it is left to the next start.
  */
-export function tellToStop({ pid }: Postmaster): void {
+export function tellToStop(dir: DataDir): void {
   if (onWindows) return
   try {
-    process.kill(pid, stopSignals[0][0])
+    const pid = findPostmaster(dir)?.pid
+    if (pid !== undefined) process.kill(pid, stopSignals[0][0])
   } catch {}
 }
 
