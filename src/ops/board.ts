@@ -41,7 +41,7 @@ const idleMs = 5000
 const shareMax = 0.05
 /** And while it is busy: then the scan would slow down requests. */
 const shareMin = 0.01
-/** Of its time, as a part of 1: from here on the instance is busy. */
+/** Utilization of the event loop, 0 to 1, from which on the instance is busy. */
 const busyFrom = 0.2
 
 interface Minute {
