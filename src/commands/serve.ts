@@ -118,12 +118,15 @@ const oneAddress = async (host: string) => (await lookup(host)).address
 
 /**
  * npm passes a signal to its shell only: without this the service would outlive `npm start`. Where
- * the signal reaches the service too, it is stopping by then, and a second one would cut that short.
+ * the signal reaches the service too, a second one would cut its stop short: so it gets from one look
+ * to the next to arrive.
  */
 function stopWithParent(stopping: AbortSignal) {
   const parent = process.ppid
+  let isOrphan = false
   const watch = setInterval(() => {
-    if (process.ppid !== parent) process.kill(process.pid, 'SIGTERM')
+    if (isOrphan) process.kill(process.pid, 'SIGTERM')
+    isOrphan = process.ppid !== parent
   }, parentWatchMs)
   watch.unref()
   stopping.addEventListener('abort', () => clearInterval(watch))
