@@ -103,6 +103,17 @@ if (server) {
     t.strictSame(outages.map(isOver), [false, true])
   })
 
+  t.test('what is sent while there is no connection does not wait for the next one', async (t) => {
+    const { client, counter, untilShared } = countAt(t, proxy.url, { patience: soonDown })
+    await untilShared()
+    proxy.refuse()
+    proxy.cut()
+    await until('it waits before it connects again', () => client.status === 'reconnecting')
+    const raising = counter.raise([{ keyId: newId('apk_'), version: 2 }])
+    await proxy.heal()
+    t.equal(await raising, false)
+  })
+
   t.test('a new outage does not have the cause of the last one', async (t) => {
     const { causes, untilShared, untilDown } = countAt(t, server.url)
     await untilShared()
