@@ -16,6 +16,7 @@ import {
   newKeyIds,
   numbersOf,
 } from '../memory/counter-suite.ts'
+import { until } from '../process/until.ts'
 import { startRedisCluster } from '../services/index.ts'
 import { clusterCommands, harmless, refusedCommands } from './acl.ts'
 import { countAt, soonDown } from './counters.ts'
@@ -186,6 +187,36 @@ if (cluster) {
     await refusing.config('SET', 'requirepass', password)
     await untilShared()
     t.equal(outages.at(-1), null)
+  })
+
+  t.test('a node that refuses the password and is then gone is reported as gone', async (t) => {
+    const { causes, untilDown, untilShared } = countOn(t, [0, 1])
+    await untilShared()
+    const refusing = cluster.redis[2]!
+    await refusing.config('SET', 'requirepass', 'another-one')
+    await refusing.call('CLIENT', 'KILL', 'TYPE', 'normal')
+    await untilDown('wrong_password')
+    await cluster.nodes[2]!.kill()
+    await untilDown('refused')
+    await cluster.nodes[2]!.restart()
+    await untilShared()
+    t.equal(causes().at(-1), null)
+  })
+
+  t.test('a full node is asked itself whether it counts again', async (t) => {
+    const { counter, causes, untilDown, untilShared } = countOn(t, [0, 1])
+    await untilShared()
+    const full = cluster.redis[2]!
+    const refusals = async () => Number(/errorstat_OOM:count=(\d+)/.exec(await full.info('errorstats'))?.[1])
+    await full.config('SET', 'maxmemory', '1')
+    await hit(counter, idOn(2))
+    await untilDown('out_of_memory')
+    const before = await refusals()
+    await until('it has been asked twice', async () => causes().length > 1 || (await refusals()) > before + 1)
+    t.strictSame(causes(), ['out_of_memory'])
+    await full.config('SET', 'maxmemory', '0')
+    await untilShared()
+    t.strictSame(causes(), ['out_of_memory', null])
   })
 
   t.test('a password that all nodes refuse is reported as such', async (t) => {
