@@ -84,9 +84,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
         onOutage(outage) {
           const where = server === '' ? '' : `${server}: `
           onOutage(outage && { ...outage, reason: where + outage.reason })
-          if (outage !== null) return
-          onOtherServer()
-          followMasters()
+          if (outage === null) onOtherServer()
         },
         onBatch,
         onCall: (seconds) => onCall?.('count', seconds),

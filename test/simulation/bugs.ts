@@ -79,7 +79,7 @@ const publication = [
       'await withTimeout(Promise.all(raised)',
       'withTimeout(Promise.all(raised)',
     ],
-    ['another server goes unnoticed', 'return;\n                    onOtherServer();', 'return;'],
+    ['another server goes unnoticed', 'if (outage === null)', 'if (false)'],
   ),
   ...of('src/postgres/published.ts', ['a change is answered before it is published', 'await published;', '']),
   ...of(
