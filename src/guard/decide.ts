@@ -33,13 +33,18 @@ export interface Trust {
   readonly oldCopies: OldCopies['allowed']
 }
 
+/** The version that a key must have at least. */
+export const minVersionOf = (version: number | Lease) => Number.parseInt(String(version), 10)
+
 /** `version`: the key's version in the counter, or a lease if that confirms none. */
 export function decide(
-  key: Pick<CachedKey, 'version' | 'readAtMs' | 'expiresAtMonoMs'>,
+  key: Pick<CachedKey, 'version' | 'readAtMs' | 'expiresAtMonoMs' | 'isOwnRead'>,
   version: number | Lease,
   { monoMs, shared }: CountReply,
   trust: Trust,
 ): Decision {
+  // No change answered before the request can be missing from a read that began after it.
+  if (key.isOwnRead && minVersionOf(version) <= key.version && monoMs < key.expiresAtMonoMs) return 'admit'
   const isCurrent =
     typeof version === 'number' &&
     version <= key.version &&

@@ -11,16 +11,16 @@ import type { Counted, RateLimitOptions } from '../../plugins/rate-limit.ts'
 import type { KeyHasher } from '../rules/key-hasher.ts'
 import { resetAtSOf } from '../rules/window.ts'
 import { type Counter, type CountReply, type Lease, Unavailable } from '../stores.ts'
-import { decide, type Trust } from './decide.ts'
+import { decide, minVersionOf, type Trust } from './decide.ts'
 import type { CachedKey } from './key-cache.ts'
-import { createKeyReader, type KeyReaderOptions } from './key-reader.ts'
+import { createKeyReader, type Found, type KeyReaderOptions } from './key-reader.ts'
 
 export interface GateOptions
   extends Omit<KeyReaderOptions, 'onPostgres' | 'onShed'>,
     Pick<Trust, 'cacheTtlMs' | 'degradedCacheTtlMs' | 'outageTtlMs' | 'oldCopies'> {
   counter: Pick<Counter, 'hit' | 'confirm' | 'raise'>
   hasher: KeyHasher
-  /** Called for each use, at most once a second for each key, with the Unix second. */
+  /** Called for each use, at most once a second for each copy of a key, with the Unix second. */
   onUse: (keyId: string, atS: number) => void
   onShed?: (queue: 'lookups' | 'counter') => void
 }
@@ -44,9 +44,6 @@ export interface Gate {
   drained(): Promise<void>
 }
 
-/** The version that a key read now must have at least. */
-const minVersionOf = (version: number | Lease) => Number.parseInt(String(version), 10)
-
 type Done = (error: Error | null, counted?: Counted<CachedKey> | Denied) => void
 
 /** A counted request, and what the counter knows of the key's version. */
@@ -56,6 +53,9 @@ interface Hit {
   version: number | Lease
   reply: CountReply
 }
+
+/** A copy for this request alone: the others that use the cached one may have begun after the read. */
+const ownRead = ({ key, role }: Found): CachedKey => ({ ...key, isOwnRead: role === 'primary' })
 
 export function createGate(options: GateOptions): Gate {
   const { counter, cache, cacheTtlMs, degradedCacheTtlMs, outageTtlMs, oldCopies, onUse, onShed } = options
@@ -126,7 +126,7 @@ export function createGate(options: GateOptions): Gate {
       cacheMisses++
       reader
         .read(cacheName, options.hasher.hashesOf(token))
-        .then((found) => done(null, found.ok ? { ok: true, caller: found.key } : found), done)
+        .then((found) => done(null, found.ok ? { ok: true, caller: ownRead(found) } : found), done)
     },
 
     hit(key, done) {

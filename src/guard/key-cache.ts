@@ -23,6 +23,8 @@ export interface CachedKey extends Caller, TokenHashes {
   touchedS: number
   /** Whether the key is being read again in the background. */
   refreshing: boolean
+  /** Whether it was read from a primary for the request that has it. Never true in the cache. */
+  readonly isOwnRead: boolean
 }
 
 export interface KeyCache {

@@ -168,5 +168,6 @@ function cached(credential: KeyCredential, { cacheName, hash, previousHash, read
     readAtMs,
     touchedS: 0,
     refreshing: false,
+    isOwnRead: false,
   }
 }

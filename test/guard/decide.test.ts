@@ -1,6 +1,7 @@
 // Every combination of what the gate may know when a count arrives, and what it does then.
 import t from 'tap'
 import { type Decision, decide, type Trust } from '../../src/guard/decide.ts'
+import type { Lease } from '../../src/stores.ts'
 
 const cacheTtlMs = 5000
 /** For the only instance on an embedded database, without Redis. */
@@ -46,7 +47,10 @@ for (const counting of Object.keys(counters) as (keyof typeof counters)[]) {
               const wanted = !current ? 'read_first' : postgresDown ? whenDown : whenUp
               const { shared, degradedCacheTtlMs } = counters[counting]
               const monoMs = readAtMs + ageMs
-              const key = { version: 4, readAtMs, expiresAtMonoMs: expired ? monoMs : monoMs + 1 }
+              const key = {
+                ...{ version: 4, readAtMs, isOwnRead: false },
+                expiresAtMonoMs: expired ? monoMs : monoMs + 1,
+              }
               const trust: Trust = {
                 cacheTtlMs,
                 degradedCacheTtlMs,
@@ -65,7 +69,7 @@ for (const counting of Object.keys(counters) as (keyof typeof counters)[]) {
 }
 
 t.test('with KEY_CACHE_SECONDS=0 every request waits for a reading, unless Postgres is down', async (t) => {
-  const key = { version: 1, readAtMs, expiresAtMonoMs: Infinity }
+  const key = { version: 1, readAtMs, expiresAtMonoMs: Infinity, isOwnRead: false }
   const trust: Trust = {
     ...{ cacheTtlMs: 0, degradedCacheTtlMs: 0, invalidBeforeMs: 0, postgresDownUntilMs: 0 },
     ...{ outageTtlMs: 60_000, oldCopies: { fromMs: 0, untilMs: Infinity } },
@@ -76,7 +80,7 @@ t.test('with KEY_CACHE_SECONDS=0 every request waits for a reading, unless Postg
 })
 
 t.test('an old copy is used only as far as old-copies.ts allows', async (t) => {
-  const key = { version: 1, readAtMs, expiresAtMonoMs: Infinity }
+  const key = { version: 1, readAtMs, expiresAtMonoMs: Infinity, isOwnRead: false }
   const turn = { nowMs: 0, monoMs: readAtMs + 6000, shared: true }
   const decision = (oldCopies: Trust['oldCopies'], outageTtlMs = 60_000) =>
     decide(key, 1, turn, {
@@ -87,4 +91,19 @@ t.test('an old copy is used only as far as old-copies.ts allows', async (t) => {
   t.equal(decision({ fromMs: readAtMs + 1, untilMs: readAtMs + 6001 }), 'read_first')
   t.equal(decision({ fromMs: readAtMs, untilMs: readAtMs + 6000 }), 'read_first')
   t.equal(decision({ fromMs: readAtMs, untilMs: readAtMs + 6001 }, 6000), 'read_first')
+})
+
+t.test('a key read for this request is admitted unless it has expired or lacks a known change', async (t) => {
+  const trust: Trust = {
+    ...{ cacheTtlMs: 0, degradedCacheTtlMs: 0, invalidBeforeMs: Infinity, postgresDownUntilMs: 0 },
+    ...{ outageTtlMs: 0, oldCopies: { fromMs: Infinity, untilMs: 0 } },
+  }
+  const key = { version: 4, readAtMs, expiresAtMonoMs: readAtMs + 600, isOwnRead: true }
+  const decision = (version: number | Lease, monoMs = readAtMs + 599) =>
+    [true, false].map((shared) => decide(key, version, { nowMs: 0, monoMs, shared }, trust))
+  for (const version of [0, 4, '0?1.2', '4?1.2'] as const)
+    t.strictSame(decision(version), ['admit', 'admit'], `${version}`)
+  for (const version of [5, '5?1.2'] as const)
+    t.strictSame(decision(version), ['read_first', 'read_first'], `${version}`)
+  t.strictSame(decision(4, readAtMs + 600), ['read_first', 'read_first'], 'expired')
 })

@@ -2,6 +2,7 @@
 // that cannot be known.
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
+import type { CachedKey } from '../../src/guard/key-cache.ts'
 import { keyHasher } from '../../src/rules/key-hasher.ts'
 import { type KeyCredential, type ServerRole, Unavailable } from '../../src/stores.ts'
 import { setClock } from '../clock.ts'
@@ -26,6 +27,7 @@ t.test('a cached key is admitted without a reading, with its number and the coun
     nowMs: counter.nowMs,
     resetAtS: 1_767_225_660,
   })
+  await hit(key)
   await nextTurn()
   t.strictSame(postgres.readings, [], 'also not in the background')
   t.strictSame(uses, [['apk_1', 1_767_225_612]], 'its use is noted once a second')
@@ -72,6 +74,23 @@ t.test('a lease makes the gate read the key, and confirm what it has read', asyn
   await t.rejects(hit(key), unavailable)
   t.strictSame(confirmed, [], 'never an older version, nor one from the cache')
   t.equal(gate.postgresDown, true)
+})
+
+t.test('a key is read once for its first request, whatever the counter knows', async (t) => {
+  for (const [version, shared] of [
+    ['0?1.2', true],
+    [0, false],
+  ] as const) {
+    const { verify, hit, counter, postgres, confirmed } = gated()
+    Object.assign(counter, { version, shared })
+    const first = (await verify()) as CachedKey
+    const second = (await verify()) as CachedKey
+    t.match(await hit(first), { ok: true, caller: first })
+    t.strictSame(confirmed, [], 'the lease is younger than the read')
+    t.equal(postgres.readings.length, 1)
+    postgres.key = revokedIn(5)
+    t.match(await hit(second), { ok: false, reason: 'revoked' }, 'one that begins later reads again')
+  }
 })
 
 t.test('a Postgres that lacks the change the counter knows of decides nothing', async (t) => {
@@ -134,6 +153,17 @@ t.test('a key read from a standby is used only if the counter has its version', 
     counter.version = 4
     gate.invalidateBefore()
     t.match(await hit(key), { ok: true }, 'and the one that is confirmed')
+  }
+})
+
+t.test('a first request may not use what a server without writes says by itself', async (t) => {
+  for (const role of ['read_only', 'standby'] as const) {
+    const { verify, hit, counter, postgres } = gated()
+    postgres.role = role
+    counter.version = '0?1.2'
+    const key = (await verify()) as CachedKey
+    await hit(key).catch(() => {})
+    t.equal(postgres.readings.length, 2, role)
   }
 })
 

@@ -95,7 +95,8 @@ export function gated(options: Partial<GateOptions> = {}) {
     if ('ok' in found) throw new Error(`refused: ${found.reason}`)
     await hit(found)
     postgres.readings.length = 0
-    return found
+    uses.length = 0
+    return cache.get(cache.nameOf(token))!
   }
   return { gate, cache, postgres, counter, uses, shed, confirmed, raised, verify, hit, cached }
 }

@@ -16,6 +16,7 @@ const keyOf = (cache: KeyCache, token: string, readAtMs = 0): CachedKey => ({
   readAtMs,
   touchedS: 0,
   refreshing: false,
+  isOwnRead: false,
 })
 
 const found = (cache: KeyCache, token: string) => cache.get(cache.nameOf(token))

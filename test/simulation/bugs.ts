@@ -39,6 +39,12 @@ const gate = of(
   ],
   ['a read that lacks the change is used', 'found.key.version < minVersion', 'false'],
   ['nothing is ever confirmed', "if (typeof version === 'string')", 'if (false)'],
+  [
+    'a read of one request serves the others',
+    "{ ...key, isOwnRead: role === 'primary' }",
+    "Object.assign(key, { isOwnRead: role === 'primary' })",
+  ],
+  ['a first read from a standby is enough', "isOwnRead: role === 'primary'", 'isOwnRead: true'],
   ['a standby is trusted without a version', "found.role === 'standby' && minVersion === 0", 'false'],
 )
 
