@@ -53,6 +53,11 @@ export const Counters = Type.Object(
       description: 'Why a Redis server was not read, as in `latchkey_redis_degraded_cause`.',
       examples: [null],
     }),
+    lost: Type.Boolean({
+      description:
+        'Whether requests of the minute may be missing, because Redis has lost counts or this instance counted alone. Counts are then lower bounds.',
+      examples: [false],
+    }),
     named: Type.Boolean({
       description: 'Whether Postgres answered. If not, keys have only an id and a count, sorted by use.',
       examples: [true],

@@ -139,6 +139,11 @@ export interface Counter {
    */
   takeHits(minute: number): number
   /**
+   * Whether requests of this minute or the one before it may be missing from the counters: a server
+   * has lost counts, or this instance has counted alone. A scan then also visits what it knows.
+   */
+  isShort(minute: number): boolean
+  /**
    * Only where counts end with the process: continues from the counts that an earlier one stored,
    * before the first hit.
    */

@@ -516,6 +516,11 @@ export interface components {
              */
             fault: "wrong_password" | "no_permission" | "certificate" | "tls" | "unknown_host" | "refused" | "unreachable" | "disconnected" | "timeout" | "loading" | "read_only" | "out_of_memory" | "cluster_down" | "other" | null;
             /**
+             * @description Whether requests of the minute may be missing, because Redis has lost counts or this instance counted alone. Counts are then lower bounds.
+             * @example false
+             */
+            lost: boolean;
+            /**
              * @description Whether Postgres answered. If not, keys have only an id and a count, sorted by use.
              * @example true
              */
@@ -1529,6 +1534,7 @@ export interface operations {
                      *       "complete": true,
                      *       "scanned": 5120,
                      *       "fault": null,
+                     *       "lost": false,
                      *       "named": true,
                      *       "keys": [
                      *         {

@@ -59,6 +59,7 @@ export function createMemoryCounter(options: MemoryCounterOptions = {}): Counter
     },
     now: async () => now(),
     takeHits: counts.takeHits,
+    isShort: counts.isShort,
     restore(minute, stored) {
       for (const { keyId, count } of stored) counts.add(keyId, minute, count)
       counts.takeHits(minute)

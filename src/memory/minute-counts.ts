@@ -14,6 +14,11 @@ export interface MinuteCounts {
    * then nothing was counted.
    */
   add(keyId: string, minute: number, hits: number, shared?: number): number
+  /**
+   * Whether the shared store has reported less than was known in this minute or the one before it.
+   * It has then lost counts, or missed hits that were counted here alone.
+   */
+  isShort(minute: number): boolean
   /** The counts of this minute or the one before it, by key. */
   of(minute: number): ReadonlyMap<string, number>
   /** How many hits were added in this minute or the one before it, since it was last asked. */
@@ -27,8 +32,8 @@ export function createMinuteCounts(keysMax = 1_000_000): MinuteCounts {
   // Two, by the minute's parity: around the turn of a minute, the servers of a cluster may report
   // either minute.
   const minutes = [
-    { minute: -1, hits: 0, counts: new Map<string, number>() },
-    { minute: -1, hits: 0, counts: new Map<string, number>() },
+    { minute: -1, hits: 0, isShort: false, counts: new Map<string, number>() },
+    { minute: -1, hits: 0, isShort: false, counts: new Map<string, number>() },
   ]
 
   return {
@@ -37,6 +42,7 @@ export function createMinuteCounts(keysMax = 1_000_000): MinuteCounts {
       if (slot.minute !== minute) {
         slot.minute = minute
         slot.hits = 0
+        slot.isShort = false
         slot.counts = new Map()
       }
       const known = slot.counts.get(keyId)
@@ -45,8 +51,13 @@ export function createMinuteCounts(keysMax = 1_000_000): MinuteCounts {
       slot.hits += hits
       if (isFull) return shared
       const count = Math.max((known ?? 0) + hits, shared)
+      if (shared > 0 && shared < count) slot.isShort = true
       slot.counts.set(keyId, count)
       return count
+    },
+    isShort(minute) {
+      const slot = minutes[minute % 2]!
+      return slot.minute === minute && slot.isShort
     },
     of(minute) {
       const slot = minutes[minute % 2]!

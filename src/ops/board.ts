@@ -21,10 +21,12 @@ export interface BoardView extends Scan, Ranking {
   minute: number
   /** When the scan behind this began, by the counting clock. No count is older. */
   asOfMs: number
+  /** Requests of the minute may be missing, so counts are lower bounds. */
+  lost: boolean
 }
 
 export interface BoardOptions extends RankingOptions {
-  counter: Pick<Counter, 'mode' | 'scan' | 'countsOf' | 'now'>
+  counter: Pick<Counter, 'mode' | 'scan' | 'countsOf' | 'isShort' | 'now'>
 }
 
 /** A result this old is read again when somebody asks. The dashboard asks every second. */
@@ -125,7 +127,8 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
     const ranking = await rankKeys({ counter, keys }, { ...of, isRising: isCurrent, by, lane })
     const unfinished = { ...of, complete: false, mode: counter.mode, fault: null }
     const { startedMs, complete, scanned, mode, fault } = usable(of, isCurrent) ?? unfinished
-    return { minute: of.minute, asOfMs: startedMs, complete, scanned, mode, fault, ...ranking }
+    const lost = counter.isShort(of.minute)
+    return { minute: of.minute, asOfMs: startedMs, complete, scanned, mode, fault, lost, ...ranking }
   }
 
   return {

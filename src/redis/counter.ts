@@ -158,6 +158,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
     },
     ...readCounters({ client, servers, shards, shardOf, lastCounts, patience, onScanned }),
     takeHits: lastCounts.takeHits,
+    isShort: lastCounts.isShort,
     async close() {
       for (const one of shards.values()) one.close()
       client.disconnect()

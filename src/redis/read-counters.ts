@@ -59,9 +59,11 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
     }
     await Promise.all([...shards].map(scanOne))
     const isLocal = unread.size > 0
-    if (isLocal) {
-      const isWanted = (keyId: string) => unread.has(shardOf(keyId))
-      scanned += await visitCounts(lastCounts.of(minute), visit, { isWanted, signal, above })
+    const isShort = lastCounts.isShort(minute)
+    if (isLocal || isShort) {
+      const isWanted = (keyId: string) => isShort || unread.has(shardOf(keyId))
+      const known = await visitCounts(lastCounts.of(minute), visit, { isWanted, signal, above })
+      if (isLocal) scanned += known
     }
     return { complete: !isLocal && !signal?.aborted, scanned, mode: isLocal ? 'local' : 'shared', fault }
   }

@@ -34,6 +34,28 @@ t.test('at the boundary both minutes keep their counts', async (t) => {
   t.equal(counts.add('apk_1', 8, 1), 2)
 })
 
+t.test(
+  'a shared count below what is known shows that it is short of some hits, for its minute',
+  async (t) => {
+    const counts = createMinuteCounts()
+    counts.add('apk_1', 7, 3)
+    counts.add('apk_1', 7, 2, 5)
+    counts.add('apk_2', 7, 1, 1)
+    counts.add('apk_1', 7, 0, 9)
+    t.equal(counts.isShort(7), false)
+    counts.add('apk_2', 7, 1, 1)
+    t.equal(counts.isShort(7), true, 'lost')
+    t.equal(counts.isShort(8), false)
+    counts.add('apk_1', 8, 4, 4)
+    counts.add('apk_2', 7, 1, 3)
+    t.strictSame([counts.isShort(7), counts.isShort(8)], [true, false])
+    counts.add('apk_1', 9, 1)
+    t.strictSame([counts.isShort(7), counts.isShort(9)], [false, false])
+    counts.add('apk_1', 9, 0, 0)
+    t.equal(counts.isShort(9), false, 'no shared count says nothing')
+  },
+)
+
 t.test('a count is never less than the shared one, nor than what was known plus its hits', async (t) => {
   const counts = createMinuteCounts()
   t.equal(counts.add('apk_1', 7, 1, 40), 40, 'others have counted too')

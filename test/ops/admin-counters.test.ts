@@ -1,4 +1,5 @@
 // The busiest keys as operators see them: out of Redis, with what Postgres knows of the keys.
+import { Redis } from 'ioredis'
 import t, { type Test } from 'tap'
 import { newId } from '../../src/rules/id.ts'
 import { expectError } from '../api/expect-error.ts'
@@ -65,6 +66,7 @@ t.test('the busiest keys of the minute, with owner, limit and what was refused',
       complete: true,
       scanned: 2,
       fault: null,
+      lost: false,
       named: true,
       keys: [
         { ...of(large), used: 20, limit: 1000, limited: 0 },
@@ -140,6 +142,29 @@ async function startAlone(t: Test, redisUrl: string) {
   const ask = (method: string, path: string) => ops.ask(method, `/admin/${path}`, { token: ada })
   return { alone, proxy, ask }
 }
+
+t.test('what Redis has lost within a minute is shown as far as this instance knows', async (t) => {
+  const server = await startPrivateRedis(t)
+  if (!server) return
+  const { alone, ask } = await startAlone(t, server.url)
+  const client = new Redis(server.url)
+  t.teardown(() => client.disconnect())
+  const { keys } = await makeKeys(alone, 5, 6)
+  const [again, once] = keys as [(typeof keys)[0], (typeof keys)[0]]
+  const { statuses, body } = await inOneMinute(async () => {
+    const statuses = []
+    for (const { token } of [again, again, once]) statuses.push(await verify(alone, token))
+    await client.flushall()
+    statuses.push(await verify(alone, again.token))
+    return { statuses, body: await fresh('counters', ask) }
+  })
+  t.strictSame(statuses, [200, 200, 200, 200])
+  const counts = [
+    { id: again.id, used: 3 },
+    { id: once.id, used: 1 },
+  ]
+  t.match(body, { source: 'redis', lost: true, scanned: 1, keys: counts })
+})
 
 t.test('without Postgres there are ids and counts, without Redis what this instance knows', async (t) => {
   const server = await startPrivateRedis(t)

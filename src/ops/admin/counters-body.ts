@@ -11,6 +11,7 @@ export const countersBody = (view: BoardView, limit: number): Counters => ({
   complete: view.complete,
   scanned: view.scanned,
   fault: view.fault?.cause ?? null,
+  lost: view.lost,
   named: view.named,
   keys: view.keys.slice(0, limit).map((key) => ({
     id: key.id,

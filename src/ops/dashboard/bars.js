@@ -60,10 +60,11 @@ export function createBusiest(onPick) {
   }
 }
 
-function noteOf(which, { minute, resets_at, as_of, complete, scanned, source }) {
+function noteOf(which, { minute, resets_at, as_of, complete, scanned, source, lost }) {
   const time = which === 'last' ? `from ${timeOf(minute)}` : `ends ${timeOf(resets_at)}`
   const partial = complete ? '' : ` · ${count(scanned)} counters read so far, as of ${timeOf(as_of)}`
-  return `${time}${partial}${source === 'local' ? ' · this instance only' : ''}`
+  const short = lost ? ' · counts were lost: each is at least that high' : ''
+  return `${time}${partial}${short}${source === 'local' ? ' · this instance only' : ''}`
 }
 
 const meanings = {
