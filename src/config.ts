@@ -53,6 +53,8 @@ export interface Config {
    * answer is a 503.
    */
   refusalsPerAddressRpm: number
+  /** Processes that answer requests. auto: one for each core. */
+  workers: number | 'auto'
   /** Whether `npm start` is our parent: npm passes a signal to its shell, not to us. */
   startedByNpm: boolean
 }
@@ -155,6 +157,7 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
       0,
       15,
     ),
+    workers: read('WORKERS', 1, workersRule, parseWorkers),
     startedByNpm: env.npm_lifecycle_event === 'start',
   }
   const isSecretFaulty = faults.some((fault) => fault.startsWith('HASH_SECRET'))
@@ -207,6 +210,9 @@ function createReader(env: Env) {
 
   return { faults, given, read, integer, text, secret }
 }
+
+export const workersRule = 'auto, or a whole number from 1 to 128'
+export const parseWorkers = (text: string) => (text === 'auto' ? text : wholeNumber(text, 1, 128))
 
 function contentOf(file: string): string | null {
   try {

@@ -12,7 +12,7 @@ import {
   rateLimitMax,
   usageSteps,
 } from '../../schemas/bounds.ts'
-import type { Config } from '../config.ts'
+import { type Config, parseWorkers, workersRule } from '../config.ts'
 import { tokenFormat } from '../rules/token.ts'
 
 const option = (flags: string, description: string) => new Option(flags, description)
@@ -70,6 +70,14 @@ export const since = time(
   'from this time on: Unix seconds, an ISO 8601 date (UTC unless it has a zone), or an age (15m, 6h)',
 )
 export const until = time('--until <time>', 'before this time; same formats as --since')
+export const workers = option(
+  '--workers <n>',
+  'processes that share the port, each an instance with an ops listener of its own; auto: one for each core',
+).argParser((text: string) => {
+  const count = parseWorkers(text)
+  if (count === undefined) throw new Error(`--workers must be ${workersRule}`)
+  return count
+})
 export const follow = option('--follow', 'print new entries as they come, until Ctrl-C').conflicts('until')
 export const rows = number('--limit <n>', 'maximum number of rows in each table', 1000)
 export const topRows = number('--limit <n>', 'maximum number of keys', listLimitMax)

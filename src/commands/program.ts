@@ -1,5 +1,6 @@
 /** All commands, as one tree. What a command needs is loaded when it runs. */
 import type { Command } from 'commander'
+import type { Config } from '../config.ts'
 import { version } from '../version.ts'
 import { auditCommands } from './audit.ts'
 import { command, group, withStores } from './command.ts'
@@ -7,14 +8,16 @@ import { completionCommand } from './completion.ts'
 import { doctor } from './doctor.ts'
 import { keysCommands } from './keys.ts'
 import { lookup } from './lookup.ts'
+import { workers } from './options.ts'
 import { top } from './top.ts'
 import { usage } from './usage.ts'
 import { usersCommands } from './users.ts'
 
-const serve = command('serve', {
+const serve = command<Partial<Pick<Config, 'workers'>>>('serve', {
   summary: 'run the service',
   example: 'serve',
-  run: async ({ config }) => (await import('./serve.ts')).serve(config),
+  options: [workers],
+  run: async ({ config, options }) => (await import('./serve.ts')).serve({ ...config, ...options }),
 })
 
 const migrate = command('migrate', {

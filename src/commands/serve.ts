@@ -15,6 +15,7 @@ import { version } from '../version.ts'
 import type { Stores } from '../wiring/stores.ts'
 import { actor } from './command.ts'
 import { printable } from './printable.ts'
+import { announceStop, startWorkers, workerCount } from './workers.ts'
 
 /** A stop that takes longer is aborted. */
 const closeTimeoutMs = 25_000
@@ -22,6 +23,7 @@ const parentWatchMs = 250
 const logFlushMs = 1000
 
 export async function serve(config: Config): Promise<undefined> {
+  const workers = workerCount(config)
   const say = (line: string) => process.stdout.write(`${printable(line)}\n`)
   const log = await createLog(config.logLevel)
   const closers: (() => Promise<unknown>)[] = []
@@ -35,6 +37,8 @@ export async function serve(config: Config): Promise<undefined> {
   if (config.opsTokens.length === 0 && !isLoopback(opsAddress)) throw new Error(openToOthers)
 
   if (config.githubScanningKeysFile !== null) await readGithubKeys(config.githubScanningKeysFile)
+
+  if (workers > 1) return serveWith(workers)
 
   const opening = openService(config, log, {
     role: 'serve',
@@ -65,8 +69,8 @@ export async function serve(config: Config): Promise<undefined> {
     })
     closers.push(() => ops.close())
     await allListening([
-      { name: 'OPS_PORT', server: ops, host: opsAddress, port: config.opsPort },
-      { name: 'PORT', server: app, host: config.host, port: config.port },
+      { name: 'OPS_PORT', server: ops, host: opsAddress, port: config.opsPort, exclusive: true },
+      { name: 'PORT', server: app, host: config.host, port: config.port, exclusive: false },
     ])
 
     await announce({ config, service, ops, log, say })
@@ -80,6 +84,15 @@ export async function serve(config: Config): Promise<undefined> {
     throw error
   }
   return undefined
+
+  async function serveWith(count: number): Promise<undefined> {
+    const { started, close: closeWorkers } = startWorkers(count, config, log)
+    closers.push(() => closeWorkers(stop.drains ? 'SIGTERM' : 'SIGINT'))
+    if ((await started) || stop.signal.aborted) return undefined
+    await close()
+    // Its own line on stderr says why.
+    process.exit(1)
+  }
 }
 
 interface Stop {
@@ -97,6 +110,7 @@ function stopOnSignal(log: Log, close: () => Promise<void>): Stop {
     // Ctrl-C comes from a person, not a load balancer.
     stop.drains = signal === 'SIGTERM'
     stopping.abort()
+    announceStop()
     if (err) log.fatal({ err }, 'unexpected error: stopping')
     else log.info({ signal }, 'stopping')
     await close()
@@ -138,12 +152,16 @@ interface Listener {
   server: FastifyInstance
   host: string
   port: number
+  /** Not to be shared with other workers. */
+  exclusive: boolean
 }
 
 /** Names everything that keeps them from listening, not only the first. */
 async function allListening(listeners: Listener[]) {
   const outcomes = await Promise.allSettled(
-    listeners.map(async ({ server, host, port }) => server.listen({ host: await oneAddress(host), port })),
+    listeners.map(async ({ server, host, port, exclusive }) =>
+      server.listen({ host: await oneAddress(host), port, exclusive }),
+    ),
   )
   const faults = outcomes.flatMap((outcome, i) => {
     if (outcome.status === 'fulfilled') return []

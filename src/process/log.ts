@@ -2,6 +2,7 @@
  * The log: JSON lines, or readable ones on a terminal. Never given an Authorization header, a body
  * or a query string.
  */
+import cluster from 'node:cluster'
 import { pino } from 'pino'
 
 /** Bytes buffered for a reader that has stopped reading. More are dropped. */
@@ -16,7 +17,9 @@ export interface Lines
 }
 
 export async function createLog(level: string): Promise<Log> {
-  const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime }
+  // The workers of one service share a log.
+  const base = cluster.isWorker ? { pid: process.pid } : null
+  const options = { level, base, timestamp: pino.stdTimeFunctions.isoTime }
   if (process.stdout.isTTY) {
     // Its many files take time to load, and only a terminal needs them.
     const { default: pretty } = await import('pino-pretty')

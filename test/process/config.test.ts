@@ -165,6 +165,16 @@ const variables: Record<string, Variable> = {
     valid: [['x'.repeat(32), 'x'.repeat(32)]],
     invalid: ['x'.repeat(31), 'changeme'],
   },
+  WORKERS: {
+    member: 'workers',
+    fallback: 1,
+    valid: [
+      ['1', 1],
+      ['128', 128],
+      ['auto', 'auto'],
+    ],
+    invalid: ['0', '129', '1.5', 'all'],
+  },
   DRAIN_SECONDS: {
     member: 'drainSeconds',
     fallback: 0,

@@ -1,0 +1,105 @@
+/**
+ * `serve --workers N`: several instances that share PORT, each a process of its own. The first
+ * process starts them, replaces those that die, and passes a stop on. It answers no request.
+ */
+import cluster, { type Worker } from 'node:cluster'
+import { once } from 'node:events'
+import { availableParallelism } from 'node:os'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Config } from '../config.ts'
+import type { Log } from '../process/log.ts'
+
+/** Otherwise workers that die at their start would follow each other without a pause. */
+const restartAfterMs = 1000
+/**
+ * A signal may reach the workers too, as Ctrl-C does, and a second one would cut their stop short.
+ * So it gets this long to arrive.
+ */
+const signalDelayMs = 250
+const stopping = 'stopping'
+
+/** The first process must not end a worker that has begun to stop by itself. */
+export const announceStop = () => {
+  if (cluster.isWorker) process.send!(stopping)
+}
+
+/** How many workers to run. Throws if several could not share what they count and store. */
+export function workerCount({ workers, databaseUrl, redis }: Config): number {
+  const canShare = databaseUrl !== null && redis !== null
+  if (workers === 'auto') return canShare ? availableParallelism() : 1
+  if (workers > 1 && !canShare)
+    throw new Error(
+      'WORKERS above 1 needs DATABASE_URL and REDIS_URL: without them each worker would have its own',
+    )
+  return workers
+}
+
+export interface Workers {
+  /** Resolves to whether all of them listen; one may have ended instead. */
+  started: Promise<boolean>
+  /** Resolves when all have ended. */
+  close(signal: NodeJS.Signals): Promise<void>
+}
+
+export function startWorkers(count: number, { opsPort }: Pick<Config, 'opsPort'>, log: Log): Workers {
+  const running = new Map<Worker, { isStopping: boolean }>()
+  const closing = new AbortController()
+  cluster.setupPrimary({ args: ['serve'] })
+
+  let allStarted = false
+
+  /** Resolves to whether it listens; it may have ended instead. */
+  async function start(index: number): Promise<boolean> {
+    const worker = cluster.fork({
+      WORKERS: '1',
+      OPS_PORT: String(opsPort === 0 ? 0 : opsPort + index),
+      // Its parent is this process, and its end ends the worker.
+      npm_lifecycle_event: '',
+    })
+    const state = { isStopping: false }
+    running.set(worker, state)
+    worker.on('message', (message) => {
+      if (message === stopping) state.isStopping = true
+    })
+    let listens = false
+    return new Promise((resolve) => {
+      worker.once('listening', () => {
+        listens = true
+        resolve(true)
+      })
+      worker.once('exit', (code, signal) => {
+        running.delete(worker)
+        resolve(false)
+        if (closing.signal.aborted) return
+        const how = { worker: index, pid: worker.process.pid, code, signal }
+        if (listens || allStarted) void replace(index, how)
+        else log.error(how, 'a worker could not start')
+      })
+    })
+  }
+
+  async function replace(index: number, how: object) {
+    log.error(how, 'a worker has ended; starting another')
+    await sleep(restartAfterMs, undefined, { signal: closing.signal }).catch(() => {})
+    if (!closing.signal.aborted) await start(index)
+  }
+
+  async function startAll(): Promise<boolean> {
+    // Alone at first: it brings the schema up to date, and reports what keeps all from starting.
+    if (!(await start(0))) return false
+    const others = await Promise.all(Array.from({ length: count - 1 }, (_, i) => start(i + 1)))
+    allStarted = !others.includes(false)
+    return allStarted
+  }
+
+  return {
+    started: startAll(),
+    async close(signal) {
+      closing.abort()
+      await sleep(signalDelayMs)
+      const ended = [...running.keys()].map((worker) => once(worker, 'exit'))
+      for (const [worker, { isStopping }] of running) if (!isStopping) worker.process.kill(signal)
+      await Promise.all(ended)
+    },
+  }
+}

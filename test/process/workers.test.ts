@@ -1,0 +1,96 @@
+// `serve --workers`: several instances behind one port, started, replaced and stopped as one.
+import t, { type Test } from 'tap'
+import { makeCaller, startInstance } from '../instance.ts'
+import { useServices } from '../services/index.ts'
+import { processTree, send, waitUntilGone } from '../services/processes.ts'
+import { ask } from './ask.ts'
+import { holdCreation } from './held-request.ts'
+import { type Env, externalEnv, type Latchkey, listening, runLatchkey, spawnLatchkey } from './latchkey.ts'
+import { until } from './until.ts'
+
+const services = await useServices(t)
+const office = await startInstance(t, services)
+const caller = await makeCaller(office)
+const limited = await makeCaller(office, { rateLimitRpm: 20 })
+await office.close()
+const isShared = services.redisUrl !== null
+
+const linesOf = ({ log }: Latchkey, message: string) => log.filter(({ msg }) => msg === message)
+
+async function serve(t: Test, env: Env = {}) {
+  const service = await spawnLatchkey(t, externalEnv(services, env), 'serve', '--workers', '2')
+  const serving = await listening(service)
+  await until('both listen', () => linesOf(service, 'listening').length === 2)
+  const opsUrls = linesOf(service, 'listening').map((line) => `http://127.0.0.1:${line.ops_port}`)
+  return Object.assign(serving, { opsUrls })
+}
+
+if (isShared) {
+  t.test('two workers share a port and the counts, and each is an instance of its own', async (t) => {
+    const { url, opsUrls } = await serve(t)
+    const verify = () => ask(`GET ${url}/v1/verify`, { token: limited.token })
+    let statuses: number[] = []
+    let resets = new Set()
+    // Not across the turn of a minute.
+    do {
+      const answers = await Promise.all(Array.from({ length: 30 }, verify))
+      statuses = answers.map(({ status }) => status)
+      resets = new Set(answers.map(({ headers }) => headers.get('x-ratelimit-reset')))
+    } while (resets.size > 1)
+    t.equal(statuses.filter((status) => status === 200).length, 20)
+    t.equal(statuses.filter((status) => status === 429).length, 10)
+    for (const opsUrl of opsUrls) {
+      const { text } = await ask(`GET ${opsUrl}/metrics`)
+      t.match(text, /^latchkey_requests_total\{.*\} [1-9]/m, 'it has answered some of them')
+    }
+    const { body } = await ask(`GET ${opsUrls[0]}/admin/instances`)
+    t.equal(body.instances.length, 2)
+  })
+
+  t.test('a worker that is killed is replaced, and the other one answers meanwhile', async (t) => {
+    const service = await serve(t)
+    const [, ...workers] = await processTree(service.pid)
+    send([workers[0]!], 'SIGKILL')
+    await until('it says so', () => linesOf(service, 'a worker has ended; starting another').length === 1)
+    t.equal((await ask(`GET ${service.url}/v1/verify`, { token: caller.token })).status, 200)
+    await until('another listens', () => linesOf(service, 'listening').length === 3)
+    t.equal((await processTree(service.pid)).length, 3)
+  })
+
+  for (const [who, DRAIN_SECONDS] of [
+    ['the first process', '0'],
+    // They take longer to stop than the first process waits for the signal to arrive.
+    ['all of them', '1'],
+  ] as const)
+    t.test(`SIGTERM to ${who} is one stop, which loses no request`, async (t) => {
+      const service = await serve(t, { DRAIN_SECONDS })
+      const all = await processTree(service.pid)
+      const held = await holdCreation(t, service, caller.token)
+      send(who === 'all of them' ? all : [service.pid], 'SIGTERM')
+      await until('all stop', () => linesOf(service, 'stopping').length === 3)
+      held.finish()
+      t.equal((await held.answer).status, 201)
+      const { code, stderr } = await service.ended
+      t.strictSame([code, stderr], [0, ''])
+      t.equal(linesOf(service, 'stopped').length, 3)
+      t.ok(await waitUntilGone(all, 0))
+    })
+
+  t.test('what keeps a worker from starting ends all, with its one line', async (t) => {
+    const { port } = await serve(t)
+    const env = externalEnv(services, { PORT: String(port), WORKERS: '2' })
+    const { code, stderr } = await runLatchkey(t, env, 'serve')
+    t.strictSame([code, stderr], [1, `latchkey: port ${port} is in use: choose another with PORT\n`])
+  })
+}
+
+t.test('workers need servers to share', async (t) => {
+  const { DATABASE_URL, REDIS_URL, ...rest } = externalEnv({ ...services, redisUrl: 'redis://127.0.0.1:1' })
+  const line = 'WORKERS above 1 needs DATABASE_URL and REDIS_URL: without them each worker would have its own'
+  for (const one of [{ DATABASE_URL }, { REDIS_URL }] as Env[]) {
+    const { code, stderr } = await runLatchkey(t, { ...rest, ...one, WORKERS: '2' }, 'serve')
+    t.strictSame([code, stderr], [1, `latchkey: ${line}\n`])
+  }
+  const { code, stderr } = await runLatchkey(t, rest, 'serve', '--workers', 'many')
+  t.strictSame([code, stderr], [1, 'latchkey: --workers must be auto, or a whole number from 1 to 128\n'])
+})
