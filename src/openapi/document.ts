@@ -5,7 +5,8 @@
  * A route adds to its schema: `operationId`, `summary`, `tags`, the error codes that its handler
  * sends (`errors`), and headers of its success (`sends`). Everything else follows from the schemas.
  */
-import swagger from '@fastify/swagger'
+import { createRequire } from 'node:module'
+import type { FastifyDynamicSwaggerOptions } from '@fastify/swagger'
 import type { FastifySchema, RouteOptions } from 'fastify'
 import fp from 'fastify-plugin'
 import { ErrorEnvelope } from '../../schemas/error.ts'
@@ -59,34 +60,61 @@ const schemaName = 'x-name'
 
 export default fp<OpenApiOptions>(
   async (app, options) => {
-    const { title, description, tags, securitySchemes, docsBase, serverUrl, placeOf } = options
-    app.register(swagger, {
-      openapi: {
-        openapi: '3.1.0',
-        info: {
-          title,
-          description,
-          version,
-          license: { name: 'MIT', identifier: 'MIT' } as never,
-        },
-        tags: Object.entries(tags).map(([name, description]) => ({ name, description })),
-        components: { securitySchemes: securitySchemes as never },
-      },
-      convertConstToEnum: false,
-      stripBasePath: false,
-      transform: ({ schema, url, route }) => {
-        if (!schema || schema.hide) return { schema: { hide: true }, url }
-        return { schema: libraryForm(schema, placeOf(route)), url }
-      },
-      transformObject: (made) => {
-        const document = ('openapiObject' in made ? made.openapiObject : {}) as unknown as OpenApiDocument
-        return complete(document, serverUrl(), docsBase()) as never
-      },
-    })
-    app.decorate('openapi', () => app.swagger() as unknown as OpenApiDocument)
+    const routes: RouteOptions[] = []
+    let document: OpenApiDocument | undefined
+    app.addHook('onRoute', (route) => void routes.push(route))
+    app.decorate('openapi', () => (document ??= generate(routes, settingsOf(options))))
   },
   { name: 'openapi' },
 )
+
+/**
+ * Has the library make the document, from routes that it would rather collect itself. Its hundred
+ * files are loaded only now, because most processes are never asked for a document.
+ */
+function generate(routes: RouteOptions[], settings: FastifyDynamicSwaggerOptions): OpenApiDocument {
+  const swagger = createRequire(import.meta.url)('@fastify/swagger')
+  let made: () => OpenApiDocument
+  const app = {
+    addHook(name: string, hook: (route: RouteOptions | (() => void)) => void) {
+      if (name === 'onRoute') for (const route of routes) hook(route)
+      if (name === 'onReady') hook(() => {})
+    },
+    decorate(_name: string, make: typeof made) {
+      made = make
+    },
+    getSchemas: () => ({}),
+  }
+  swagger(app, settings, () => {})
+  return made!()
+}
+
+function settingsOf(options: OpenApiOptions): FastifyDynamicSwaggerOptions {
+  const { title, description, tags, securitySchemes, docsBase, serverUrl, placeOf } = options
+  return {
+    openapi: {
+      openapi: '3.1.0',
+      info: {
+        title,
+        description,
+        version,
+        license: { name: 'MIT', identifier: 'MIT' } as never,
+      },
+      tags: Object.entries(tags).map(([name, description]) => ({ name, description })),
+      components: { securitySchemes: securitySchemes as never },
+    },
+    convertConstToEnum: false,
+    stripBasePath: false,
+    transform: ({ schema, url, route }) => {
+      if (!schema || schema.hide) return { schema: { hide: true }, url }
+      return { schema: libraryForm(schema, placeOf(route)), url }
+    },
+    transformObject: (made) => {
+      const document = ('openapiObject' in made ? made.openapiObject : {}) as unknown as OpenApiDocument
+      return complete(document, serverUrl(), docsBase()) as never
+    },
+  }
+}
 
 /** The schema as the library wants it. */
 function libraryForm(schema: FastifySchema, place: Place): FastifySchema {
