@@ -78,12 +78,14 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
   invalidateCache = gate.invalidateBefore
   const postgres = (): PostgresState => (gate.postgresDown ? 'down' : 'ok')
 
-  const stopMaintenance = await startMaintenance(stores, log)
   const collector = openCollector(shared)
   watchGauges(metrics.registry, { counter, cache, gate, collector })
-  await collector.start()
   const { instance, heartbeat } = openHeartbeat(shared, guard.oldCopies, postgres)
-  await heartbeat.start()
+  const [stopMaintenance] = await Promise.all([
+    startMaintenance(stores, log),
+    collector.start(),
+    heartbeat.start(),
+  ])
 
   return {
     stores,

@@ -61,10 +61,12 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
   try {
     const database = await open(openDatabase(config, options))
     const isEmbedded = database.embedded !== null
-    const pools = await open(openPools(database, options))
+    const [pools, hasher, counter] = await allOpen([
+      open(openPools(database, options)),
+      openHasher(config, database, options),
+      open(openCounter(config, options, isEmbedded && options.role === 'serve')),
+    ])
     const format = tokenFormat(config.tokenPrefix)
-    const hasher = await openHasher(config, database, options)
-    const counter = await open(openCounter(config, options, isEmbedded && options.role === 'serve'))
     const policy = cachePolicy(config, {
       embedded: isEmbedded,
       inMemory: counter.mode === 'memory',
@@ -103,6 +105,12 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
     await close().catch(() => {})
     throw error
   }
+}
+
+/** Rejects only when each has settled, so that the caller can close those that did open. */
+async function allOpen<T extends readonly unknown[]>(opening: { [K in keyof T]: Promise<T[K]> }): Promise<T> {
+  await Promise.allSettled(opening)
+  return (await Promise.all(opening)) as unknown as T
 }
 
 async function maintain({ background, usage }: Pools, config: Config): Promise<string[]> {
