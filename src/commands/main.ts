@@ -21,7 +21,8 @@ process.stdout.on('error', ({ code, message }: NodeJS.ErrnoException) => {
 
 async function main() {
   const words = process.argv.slice(2)
-  await program().parseAsync(words, { from: 'user' })
+  const called = await program(words[0])
+  await called.parseAsync(words, { from: 'user' })
 }
 
 main().catch((error: Error) => {

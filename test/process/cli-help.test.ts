@@ -14,7 +14,7 @@ const run = promisify(execFile)
 const commandLine = await openCommandLine(t, { DATABASE_URL: 'nonsense' })
 
 t.test('every command has help with one line, an example that it understands, and --json', async (t) => {
-  for (const leaf of leavesOf(program())) {
+  for (const leaf of leavesOf(await program())) {
     const path = pathOf(leaf)
     const { code, stdout, stderr } = await commandLine.run(...path.split(' '), '--help')
     t.strictSame([code, stderr], [0, ''], path)
