@@ -1,7 +1,6 @@
 /** The database: the one of DATABASE_URL or an embedded one, reachable and migrated. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../config.ts'
-import { openEmbeddedPostgres } from '../embedded/postgres.ts'
 import { NoConnection } from '../postgres/dial.ts'
 import { type Migration, migrate } from '../postgres/migrate.ts'
 import { isServersFault } from '../postgres/pool.ts'
@@ -26,6 +25,8 @@ export async function openDatabase(config: Config, options: OpenOptions): Promis
     const applied = await migrateWhenReady(server, options)
     return { ...server, embedded: null, applied, close: async () => {} }
   }
+  // Its ten files would only slow down whoever has a database.
+  const { openEmbeddedPostgres } = await import('../embedded/postgres.ts')
   const embedded = await openEmbeddedPostgres({
     dataDir: config.dataDir,
     role: options.role,

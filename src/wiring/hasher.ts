@@ -4,7 +4,6 @@
  */
 import { join } from 'node:path'
 import type { Config } from '../config.ts'
-import { readOrCreateHashSecret } from '../embedded/hash-secret.ts'
 import { hasKeys, hasOnlyKeysOfOtherSecrets } from '../postgres/hash-secrets.ts'
 import { createPool } from '../postgres/pool.ts'
 import { type KeyHasher, keyHasher } from '../rules/key-hasher.ts'
@@ -26,7 +25,7 @@ export async function openHasher(
   const { dataDir, hashSecretPrevious, acceptNewHashSecret } = config
   const pool = createPool({ url, ssl, purpose: 'hash secret', max: 1, timeoutMs })
   try {
-    const secret = config.hashSecret ?? (await readOrCreateHashSecret(dataDir, () => pool.run(hasKeys)))
+    const secret = config.hashSecret ?? (await storedSecret(dataDir, () => pool.run(hasKeys)))
     const hasher = keyHasher(secret, hashSecretPrevious)
     const ids = [hasher.secretId, hasher.previousSecretId].filter((id) => id !== null)
     const mayMint = role === 'serve' || mintsKeys
@@ -36,6 +35,11 @@ export async function openHasher(
   } finally {
     await pool.close()
   }
+}
+
+async function storedSecret(dataDir: string, isNeeded: () => Promise<boolean>) {
+  const { readOrCreateHashSecret } = await import('../embedded/hash-secret.ts')
+  return readOrCreateHashSecret(dataDir, isNeeded)
 }
 
 function wrongSecret({ hashSecret, hashSecretPrevious, dataDir }: Config): Error {
