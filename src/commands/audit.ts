@@ -2,7 +2,7 @@
 import { type AuditReason, auditReasons } from '../../schemas/bounds.ts'
 import type { Config } from '../config.ts'
 import type { AuditEntry, AuditEvent, AuditFilter, RefusalCounts } from '../stores.ts'
-import { command, group, moment, operator, print, table, withStores } from './command.ts'
+import { command, group, moment, operator, print, table, withReaders } from './command.ts'
 import { followAudit } from './follow.ts'
 import { aboutUser, event, follow, key, limit, reason, rows, since, until } from './options.ts'
 
@@ -51,7 +51,7 @@ const find = command('find <req_…>', {
   summary: 'show why a request was refused, or what it changed',
   example: 'audit find req_0mwpepm4t0000025uf9bfeblpp',
   async run({ config, args: [id = ''] }) {
-    const [entry] = await withStores(config, ({ audit }) => audit.find(id))
+    const [entry] = await withReaders(config, ({ audit }) => audit.find(id))
     if (entry === undefined) throw new Error(`no audit entry has the request id ${id}`)
     const present = Object.entries(entry).filter(([, value]) => value !== null)
     const rows = present.map(([name, value]) => [
@@ -68,7 +68,7 @@ const list = command<Filter>('list', {
   options: [reason, event, key, aboutUser, since, until, limit, follow],
   async run({ config, options }) {
     if (options.follow) return followList(config, options)
-    const entries = await withStores(config, ({ audit }) => audit.list(toFilter(options), operator()))
+    const entries = await withReaders(config, ({ audit }) => audit.list(toFilter(options), operator()))
     return { json: entries, lines: entriesTable(entries) }
   },
 })
@@ -80,7 +80,7 @@ async function followList(config: Config, options: Filter): Promise<undefined> {
       print({ json: entry, lines: table(null, [row(entry)], followWidths) }, options)
   }
   if (!options.json) print({ json: null, lines: table(null, [head], followWidths) }, options)
-  await withStores(config, ({ audit }) => followAudit(audit, toFilter(options), show))
+  await withReaders(config, ({ audit }) => followAudit(audit, toFilter(options), show))
 }
 
 const stats = command<Pick<Filter, 'since' | 'until' | 'limit'>>('stats', {
@@ -90,7 +90,7 @@ const stats = command<Pick<Filter, 'since' | 'until' | 'limit'>>('stats', {
   async run({ config, options: { until, limit = statsLimitDefault, ...options } }) {
     const since = Math.floor(options.since ?? Date.now() / 1000 - statsSpanS)
     const span = { since, until, limit }
-    const [reasons, keys, addresses] = await withStores(config, async ({ audit }) => [
+    const [reasons, keys, addresses] = await withReaders(config, async ({ audit }) => [
       await audit.countRefusals('reason', { ...span, limit: auditReasons.length }),
       await audit.countRefusals('key_id', span),
       await audit.countRefusals('ip', span),

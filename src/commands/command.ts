@@ -3,7 +3,8 @@ import { userInfo } from 'node:os'
 import { Command, type Option } from 'commander'
 import { type Config, readConfig } from '../config.ts'
 import { newId } from '../rules/id.ts'
-import type { Actor, Operator } from '../stores.ts'
+import type { KeyHasher } from '../rules/key-hasher.ts'
+import type { Actor, AuditLog, KeyStore, Operator, UserStore } from '../stores.ts'
 import type { OpenOptions } from '../wiring/options.ts'
 import type { Stores } from '../wiring/stores.ts'
 import { printable, printableJson } from './printable.ts'
@@ -95,7 +96,7 @@ export function print({ json, lines }: Result, options: { json?: boolean }): voi
 export async function withStores<T>(
   config: Config,
   work: (stores: Stores) => Promise<T>,
-  needs: Pick<OpenOptions, 'createsDatabase' | 'mintsKeys'> = {},
+  needs: Pick<OpenOptions, 'createsDatabase' | 'mintsKeys' | 'onlyReads'> = {},
 ): Promise<T> {
   // Loaded on demand: `--help` and wrong calls need none of it.
   const { openStores } = await import('../wiring/stores.ts')
@@ -110,6 +111,18 @@ export async function withStores<T>(
     await stores.close()
   }
 }
+
+/** What can be read in Postgres alone. */
+export interface Readers {
+  keys: Pick<KeyStore, 'get' | 'list' | 'countBySecret'>
+  users: Pick<UserStore, 'get' | 'list'>
+  audit: Pick<AuditLog, 'find' | 'list' | 'countRefusals'>
+  hasher: KeyHasher
+}
+
+/** Opens what the work reads. Redis is not connected: that would take longer than most reads. */
+export const withReaders = <T>(config: Config, work: (readers: Readers) => Promise<T>): Promise<T> =>
+  withStores(config, work, { onlyReads: true })
 
 /** The operator in the audit log. */
 export const operator = (): Operator => `cli:${osUser()}`

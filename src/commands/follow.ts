@@ -28,7 +28,7 @@ const warn = (line: string) => process.stderr.write(`latchkey: ${line}\n`)
  * Postgres are waited out.
  */
 export async function followAudit(
-  audit: AuditLog,
+  audit: Pick<AuditLog, 'list'>,
   filter: AuditFilter,
   show: (entries: AuditEntry[]) => void,
 ): Promise<void> {

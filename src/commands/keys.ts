@@ -2,7 +2,7 @@
 import { type KeyState, listLimitMax } from '../../schemas/bounds.ts'
 import { tokenFormat } from '../rules/token.ts'
 import { adminKeyBody, type ExpiresInPast, type KeyPage, type KeyStore, type StoredKey } from '../stores.ts'
-import { actor, command, group, moment, operator, table, withStores } from './command.ts'
+import { actor, command, group, moment, operator, table, withReaders, withStores } from './command.ts'
 import {
   checkLabel,
   checkRateLimit,
@@ -87,7 +87,7 @@ const list = command<{ user?: string; prefix?: string; status?: KeyState }>('lis
     const format = tokenFormat(config.tokenPrefix)
     if (prefix !== undefined && format.isShort(prefix))
       throw new Error(`--prefix needs all ${format.displayPrefixLength} characters of a prefix, as shown`)
-    const found = await withStores(config, async ({ keys, users }) => {
+    const found = await withReaders(config, async ({ keys, users }) => {
       if (userId !== null && (await users.get(userId)) === null) throw new Error(`there is no user ${userId}`)
       return allOf(keys, userId, { status, displayPrefix: prefix })
     })
@@ -96,7 +96,7 @@ const list = command<{ user?: string; prefix?: string; status?: KeyState }>('lis
 })
 
 async function allOf(
-  keys: KeyStore,
+  keys: Pick<KeyStore, 'list'>,
   userId: string | null,
   filter: Omit<KeyPage, 'limit'>,
 ): Promise<StoredKey[]> {
@@ -113,7 +113,7 @@ const get = command('get <apk_…>', {
   summary: 'show a key',
   example: 'keys get apk_0mwper0pk00000mdrnk1c8vb2d',
   async run({ config, args: [id = ''] }) {
-    const key = await withStores(config, ({ keys }) => keys.get(id, null, operator()))
+    const key = await withReaders(config, ({ keys }) => keys.get(id, null, operator()))
     if (key === null) throw absent(id)
     return show(key)
   },
@@ -178,7 +178,7 @@ const rehashStatus = command('rehash-status', {
   summary: 'how many keys are not yet hashed under HASH_SECRET',
   example: 'keys rehash-status',
   async run({ config }) {
-    const { counts, hasher } = await withStores(config, async ({ keys, hasher }) => ({
+    const { counts, hasher } = await withReaders(config, async ({ keys, hasher }) => ({
       counts: await keys.countBySecret(),
       hasher,
     }))

@@ -17,7 +17,10 @@ const migrate = command('migrate', {
     'bring the database schema up to date; every command that opens the database does this too, except doctor',
   example: 'migrate',
   async run({ config }) {
-    const applied = await withStores(config, async (stores) => stores.applied, { createsDatabase: true })
+    const applied = await withStores(config, async (stores) => stores.applied, {
+      createsDatabase: true,
+      onlyReads: true,
+    })
     const lines = applied.map(({ version, name }) => `applied ${version} ${name}`)
     return {
       json: { applied },

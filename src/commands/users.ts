@@ -2,7 +2,7 @@
 import { listLimitMax } from '../../schemas/bounds.ts'
 import { newId } from '../rules/id.ts'
 import type { User, UserStore } from '../stores.ts'
-import { actor, command, group, moment, operator, table, withStores } from './command.ts'
+import { actor, command, group, moment, operator, table, withReaders, withStores } from './command.ts'
 import { checkLabel, externalId, name, noExternalId } from './options.ts'
 
 const absent = (id: string) => new Error(`there is no user ${id}`)
@@ -25,7 +25,7 @@ const describe = (user: User) => ({
 })
 
 /** All of them, oldest first. */
-async function allOf(users: UserStore): Promise<User[]> {
+async function allOf(users: Pick<UserStore, 'list'>): Promise<User[]> {
   const all: User[] = []
   for (;;) {
     const page = await users.list({ limit: listLimitMax, startingAfter: all.at(-1)?.id })
@@ -56,7 +56,7 @@ const list = command<{ externalId?: string }>('list', {
   example: 'users list --external-id customer-17',
   options: [externalId],
   async run({ config, options: { externalId } }) {
-    const found = await withStores(config, async ({ users }) =>
+    const found = await withReaders(config, async ({ users }) =>
       externalId === undefined ? allOf(users) : (await users.list({ limit: 1, externalId }))!,
     )
     return { json: found, lines: table(head, found.map(row)) }
@@ -67,7 +67,7 @@ const get = command('get <usr_…>', {
   summary: 'show a user',
   example: 'users get usr_0mwpeo45t00000l0hjaqcx0kw6',
   async run({ config, args: [id = ''] }) {
-    const user = await withStores(config, ({ users }) => users.get(id, operator()))
+    const user = await withReaders(config, ({ users }) => users.get(id, operator()))
     if (user === null) throw absent(id)
     return { json: user, lines: table(head, [row(user)]) }
   },

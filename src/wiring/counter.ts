@@ -2,8 +2,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../config.ts'
 import { createMemoryCounter } from '../memory/counter.ts'
-import { connectRedis, requireDatabase } from '../redis/connect.ts'
-import { createRedisCounter } from '../redis/counter.ts'
 import type { Counter } from '../stores.ts'
 import type { OpenOptions } from './options.ts'
 
@@ -13,11 +11,16 @@ const redisWaitMs = 1000
 /** `alone`: no other process caches keys of this database. */
 export async function openCounter(
   { redis: servers }: Config,
-  { redis, onOutage, onOtherServer, onBatch, onRedisCall, onScanned, patience = 1 }: OpenOptions,
+  { redis, onOutage, onOtherServer, onBatch, onRedisCall, onScanned, onlyReads, patience = 1 }: OpenOptions,
   alone: boolean,
 ): Promise<Counter> {
-  const client = redis ?? (servers && connectRedis(servers))
-  if (client === null) return createMemoryCounter({ alone })
+  if (onlyReads || (servers === null && redis === undefined)) return createMemoryCounter({ alone })
+  // Loaded on demand: a fifth of what a command takes that needs none of it.
+  const [{ connectRedis, requireDatabase }, { createRedisCounter }] = await Promise.all([
+    import('../redis/connect.ts'),
+    import('../redis/counter.ts'),
+  ])
+  const client = redis ?? connectRedis(servers!)
   const counter = createRedisCounter({
     client,
     patience,

@@ -12,6 +12,8 @@ export interface OpenOptions {
    * existing keys.
    */
   mintsKeys?: boolean
+  /** The command only reads in Postgres: it connects to no Redis, and must change no key. */
+  onlyReads?: boolean
   onProgress?: (line: string) => void
   /**
    * How long `serve` waits for a database that starts together with it, milliseconds; 30,000 unless
