@@ -58,13 +58,16 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
     opened.push(one)
     return one
   }
+  const isEmbedded = config.databaseUrl === null
+  const counting = open(openCounter(config, options, isEmbedded && options.role === 'serve'))
+  // Awaited below. Until then, the database comes first.
+  counting.catch(() => {})
   try {
     const database = await open(openDatabase(config, options))
-    const isEmbedded = database.embedded !== null
     const [pools, hasher, counter] = await allOpen([
       open(openPools(database, options)),
       openHasher(config, database, options),
-      open(openCounter(config, options, isEmbedded && options.role === 'serve')),
+      counting,
     ])
     const format = tokenFormat(config.tokenPrefix)
     const policy = cachePolicy(config, {
@@ -102,6 +105,7 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
       close,
     }
   } catch (error) {
+    await counting.catch(() => {})
     await close().catch(() => {})
     throw error
   }
