@@ -3,13 +3,14 @@
  * not be reachable from outside.
  */
 import type { AddressInfo } from 'node:net'
-import Fastify, { type FastifyInstance } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import errors from '../../plugins/errors.ts'
 import httpFraming from '../../plugins/http-framing.ts'
 import jsonBody from '../../plugins/json-body.ts'
 import noQuery from '../../plugins/no-query.ts'
 import unknownRoute from '../../plugins/unknown-route.ts'
 import type { Config } from '../config.ts'
+import { Fastify } from '../http/fastify.ts'
 import { actorOf } from '../http/routes/actor.ts'
 import { serverOptions } from '../http/server-options.ts'
 import openapi from '../openapi/document.ts'

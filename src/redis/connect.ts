@@ -1,8 +1,9 @@
 /** Connections to Redis as the counter needs them: they answer promptly or fail. */
 import { connect, isIP } from 'node:net'
 import { checkServerIdentity, type PeerCertificate, connect as tlsConnect } from 'node:tls'
-import { AbstractConnector, Cluster, Redis, type RedisOptions } from 'ioredis'
+import type { RedisOptions } from 'ioredis'
 import type { RedisServers } from '../rules/redis-url.ts'
+import { AbstractConnector, Cluster, Redis } from './ioredis.ts'
 import { isAnswer } from './outage.ts'
 
 /** Nothing is queued, resent or retried: an increment without a reply may have run. */

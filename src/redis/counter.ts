@@ -2,9 +2,9 @@
  * Counts in Redis, so that all instances share one count. In a cluster, the node that has a key's
  * slot counts it. While a server is down, this instance counts its keys locally.
  */
-import { Cluster, type Redis } from 'ioredis'
 import { createMinuteCounts, type MinuteCounts } from '../memory/minute-counts.ts'
 import type { Counter, Outage } from '../stores.ts'
+import { Cluster, type Redis } from './ioredis.ts'
 import { readCounters } from './read-counters.ts'
 import { loadScripts } from './scripts.ts'
 import { notConnected, watchServers } from './servers.ts'

@@ -1,11 +1,11 @@
 /** Finds out whether Redis can count for the service, and leaves nothing behind. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Cluster, type Redis } from 'ioredis'
 import { clockFinding, type Finding, withoutAddress } from '../rules/finding.ts'
 import type { RedisServers } from '../rules/redis-url.ts'
 import type { Counter, Outage } from '../stores.ts'
 import { connectRedis, requireDatabase } from './connect.ts'
 import { createRedisCounter } from './counter.ts'
+import { Cluster, type Redis } from './ioredis.ts'
 import { withTimeout } from './with-timeout.ts'
 
 /** A counter tries a new server for a second before it says what is wrong. */

@@ -1,7 +1,7 @@
 /** Reads counters without counting: from the servers that count, else what this instance knows. */
-import { Cluster, type Redis } from 'ioredis'
 import { type MinuteCounts, visitCounts } from '../memory/minute-counts.ts'
 import type { Counter, Outage, VisitCounts } from '../stores.ts'
+import { Cluster, type Redis } from './ioredis.ts'
 import { outageOf } from './outage.ts'
 import { scanServer } from './scan-server.ts'
 import { counterKey } from './scripts.ts'

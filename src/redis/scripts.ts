@@ -4,9 +4,9 @@
  */
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { Cluster, type Redis } from 'ioredis'
 import { minuteOf } from '../rules/window.ts'
 import type { Lease } from '../stores.ts'
+import { Cluster, type Redis } from './ioredis.ts'
 
 /** Seconds, microseconds, and for each API key its count (a number) and its version. */
 export type HitReply = (number | Lease)[]

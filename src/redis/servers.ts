@@ -1,6 +1,6 @@
 /** The servers that count: which key is on which, and why one of them cannot be reached. */
 import slotOf from 'cluster-key-slot'
-import { Cluster, type Redis } from 'ioredis'
+import { Cluster, type Redis } from './ioredis.ts'
 import { isVague } from './outage.ts'
 
 export interface Servers {
