@@ -34,7 +34,10 @@ function importsOf(from: string, source: string): Import[] {
     if (ts.isExportDeclaration(node)) add(node.moduleSpecifier, node.isTypeOnly)
     if (ts.isImportTypeNode(node) && ts.isLiteralTypeNode(node.argument)) add(node.argument.literal, true)
     if (ts.isExternalModuleReference(node)) add(node.expression, false)
-    if (ts.isCallExpression(node) && /^(import|require)$/.test(node.expression.getText()))
+    if (
+      ts.isCallExpression(node) &&
+      /^(import|require|createRequire\(import\.meta\.url\))$/.test(node.expression.getText())
+    )
       add(node.arguments[0], false)
     ts.forEachChild(node, visit)
   }
@@ -82,6 +85,7 @@ t.test('every way to name another module is seen', async (t) => {
     type I = import('./i.ts').I
     import j = require('./j.ts')
     const k = require('k')
+    const m = createRequire(import.meta.url)('m')
     import { l } from 'node:l'`
   const seen = importsOf('src/x/y.ts', source).map(({ to, typeOnly }) => (typeOnly ? `${to} by type` : to))
   t.strictSame(seen, [
@@ -96,6 +100,7 @@ t.test('every way to name another module is seen', async (t) => {
     'src/x/i.ts by type',
     'src/x/j.ts',
     'k',
+    'm',
     'node:l',
   ])
   t.ok(files.length > 40 && all.length > 100, 'and the files are there to be read')
