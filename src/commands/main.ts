@@ -19,6 +19,9 @@ process.stdout.on('error', ({ code, message }: NodeJS.ErrnoException) => {
   )
 })
 
+/** It may be the same full disk as the log's, or the same reader that is gone. */
+process.stderr.on('error', () => {})
+
 async function main() {
   const words = process.argv.slice(2)
   const called = await program(words[0])

@@ -51,29 +51,30 @@ t.test('at the default level an admitted request is not logged', async (t) => {
   t.notMatch(JSON.stringify(instance.log), headers.get('x-request-id')!)
 })
 
-t.test(
-  'a log that cannot be written costs its lines: the service answers, says so once, and stops',
-  { skip: !existsSync('/dev/full') && 'there is no /dev/full on this machine' },
-  async (t) => {
-    const port = await freePort()
-    const full = await open('/dev/full', 'w')
-    t.teardown(() => full.close())
-    const child = spawn(process.execPath, [await builtCli(), 'serve'], {
-      cwd: await aFolder(t),
-      env: { PATH: process.env.PATH, ...externalEnv(services, { PORT: String(port), LOG_LEVEL: 'debug' }) },
-      stdio: ['ignore', full.fd, 'pipe'],
-    })
-    const said = text(child.stderr!)
-    const ended = once(child, 'close')
-    t.teardown(() => {
-      child.kill('SIGKILL')
-      return ended
-    })
-    const verify = () => ask(`GET http://127.0.0.1:${port}/v1/verify`, { token })
-    await until('it answers', async () => (await verify().catch(() => null))?.status === 200, 300_000)
-    for (let i = 0; i < 10; i++) t.equal((await verify()).status, 200)
-    child.kill('SIGTERM')
-    t.same(await ended, [0, null])
-    t.match(await said, /^latchkey: the log could not be written \(ENOSPC[^\n]*\n$/)
-  },
-)
+for (const isStderrFull of [false, true])
+  t.test(
+    `a log that cannot be written costs its lines: the service answers and stops${isStderrFull ? ', also when stderr is as full' : ', and says so once'}`,
+    { skip: !existsSync('/dev/full') && 'there is no /dev/full on this machine' },
+    async (t) => {
+      const port = await freePort()
+      const full = await open('/dev/full', 'w')
+      t.teardown(() => full.close())
+      const child = spawn(process.execPath, [await builtCli(), 'serve'], {
+        cwd: await aFolder(t),
+        env: { PATH: process.env.PATH, ...externalEnv(services, { PORT: String(port), LOG_LEVEL: 'debug' }) },
+        stdio: ['ignore', full.fd, isStderrFull ? full.fd : 'pipe'],
+      })
+      const said = isStderrFull ? null : text(child.stderr!)
+      const ended = once(child, 'close')
+      t.teardown(() => {
+        child.kill('SIGKILL')
+        return ended
+      })
+      const verify = () => ask(`GET http://127.0.0.1:${port}/v1/verify`, { token })
+      await until('it answers', async () => (await verify().catch(() => null))?.status === 200, 300_000)
+      for (let i = 0; i < 10; i++) t.equal((await verify()).status, 200)
+      child.kill('SIGTERM')
+      t.same(await ended, [0, null])
+      if (said) t.match(await said, /^latchkey: the log could not be written \(ENOSPC[^\n]*\n$/)
+    },
+  )
