@@ -31,7 +31,8 @@ export async function eventsRoute(app: FastifyInstance, options: EventsOptions) 
     sends: ['x-accel-buffering'],
   } as const
 
-  app.get('/admin/events', { schema }, ({ operator }, reply) => {
+  // A HEAD would take the place of a viewer and read nothing.
+  app.get('/admin/events', { schema, exposeHeadRoute: false }, ({ operator }, reply) => {
     const { stream, viewer } = eventStream()
     const hello = { operator, instance: service.instance().id, can_log_out: hasTokens }
     viewer.send(eventOf('hello', JSON.stringify(hello)))

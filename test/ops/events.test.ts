@@ -6,6 +6,7 @@ import t from 'tap'
 import { eventStream, eventsRoute } from '../../src/ops/events.ts'
 import { expectError } from '../api/expect-error.ts'
 import { makeKey, makeUser, startOps } from '../instance.ts'
+import { ask } from '../process/ask.ts'
 import { until } from '../process/until.ts'
 import { ada, startAdmin } from './admin.ts'
 
@@ -63,7 +64,9 @@ t.test('an operator sees who uses how much, who is limited and why callers are r
   })
 })
 
-t.test('without a token there is no stream', async (t) => {
+t.test('without a token there is no stream, and a HEAD is none', async (t) => {
+  const { status, headers } = await ask(`HEAD ${ops.url}/admin/events`, { token: ada })
+  t.strictSame([status, headers.get('allow')], [405, 'GET'])
   expectError(t, await ops.ask('GET', '/admin/events'), 'operator_unauthorized')
 })
 
