@@ -55,6 +55,10 @@ interface Answer {
   role: ServerRole
 }
 
+/** While look-ups fail, one is made this often, or an instance without callers would stay "down". */
+const probeEveryMs = 2000
+const nobodysHash = '0'.repeat(64)
+
 const lookupBatchMax = 500
 const lookupQueueMax = 10_000
 /**
@@ -76,6 +80,16 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
     run: (asked) => findAll(keys, asked),
   })
 
+  let probing: NodeJS.Timeout | undefined
+
+  function probeLater() {
+    probing ??= setTimeout(() => {
+      probing = undefined
+      lookUp({ hash: nobodysHash, previousHash: null }).catch(() => {})
+    }, probeEveryMs)
+    probing.unref()
+  }
+
   async function lookUp(hashes: TokenHashes): Promise<Answer> {
     try {
       const answer = await lookups.add(hashes)
@@ -83,7 +97,10 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
       return answer
     } catch (error) {
       // Our own queue was full, which says nothing about Postgres.
-      if (!(error instanceof Overloaded)) onPostgres(true)
+      if (!(error instanceof Overloaded)) {
+        onPostgres(true)
+        probeLater()
+      }
       throw error
     }
   }

@@ -341,6 +341,23 @@ t.test('a look-up that succeeds ends this', async (t) => {
   t.equal(postgres.readings.length, 1, 'the request waited for its own')
 })
 
+t.test('an outage that is over is noticed without a request', async (t) => {
+  const clock = setClock(t)
+  const { gate, verify, postgres } = gated()
+  postgres.before = down
+  await t.rejects(verify(), unavailable)
+  const after = async (ms: number) => {
+    clock.advance(ms)
+    for (let n = 0; n < 3; n++) await nextTurn()
+    return [postgres.readings.length, gate.postgresDown]
+  }
+  t.strictSame(await after(1999), [1, true])
+  t.strictSame(await after(1), [2, true])
+  postgres.before = async () => {}
+  t.strictSame(await after(2000), [3, false])
+  t.strictSame(await after(2000), [3, false], 'and that is all')
+})
+
 t.test('past its time a confirmed copy is used only if a reading fails', async (t) => {
   const { cached, hit, counter, postgres } = gated()
   const key = await cached()
