@@ -140,7 +140,7 @@ export interface Counter {
   takeHits(minute: number): number
   /**
    * Whether requests of this minute or the one before it may be missing from the counters: a server
-   * has lost counts, or this instance has counted alone. A scan then also visits what it knows.
+   * has lost counts, or was down. A scan then also visits what this instance knows.
    */
   isShort(minute: number): boolean
   /**

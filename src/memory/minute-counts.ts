@@ -15,10 +15,12 @@ export interface MinuteCounts {
    */
   add(keyId: string, minute: number, hits: number, shared?: number): number
   /**
-   * Whether the shared store has reported less than was known in this minute or the one before it.
-   * It has then lost counts, or missed hits that were counted here alone.
+   * Whether the shared store may lack counts of this minute or the one before it: it has reported
+   * less than was known, or `setShort` was called.
    */
   isShort(minute: number): boolean
+  /** The shared store was down until now, and may have lost this minute and the one before it. */
+  setShort(minute: number): void
   /** The counts of this minute or the one before it, by key. */
   of(minute: number): ReadonlyMap<string, number>
   /** How many hits were added in this minute or the one before it, since it was last asked. */
@@ -36,15 +38,20 @@ export function createMinuteCounts(keysMax = 1_000_000): MinuteCounts {
     { minute: -1, hits: 0, isShort: false, counts: new Map<string, number>() },
   ]
 
+  function slotOf(minute: number) {
+    const slot = minutes[minute % 2]!
+    if (slot.minute !== minute) {
+      slot.minute = minute
+      slot.hits = 0
+      slot.isShort = false
+      slot.counts = new Map()
+    }
+    return slot
+  }
+
   return {
     add(keyId, minute, hits, shared = 0) {
-      const slot = minutes[minute % 2]!
-      if (slot.minute !== minute) {
-        slot.minute = minute
-        slot.hits = 0
-        slot.isShort = false
-        slot.counts = new Map()
-      }
+      const slot = slotOf(minute)
       const known = slot.counts.get(keyId)
       const isFull = known === undefined && slot.counts.size >= keysMax
       if (isFull && shared === 0) return 0
@@ -58,6 +65,9 @@ export function createMinuteCounts(keysMax = 1_000_000): MinuteCounts {
     isShort(minute) {
       const slot = minutes[minute % 2]!
       return slot.minute === minute && slot.isShort
+    },
+    setShort(minute) {
+      for (const one of [minute - 1, minute]) slotOf(one).isShort = true
     },
     of(minute) {
       const slot = minutes[minute % 2]!

@@ -3,6 +3,7 @@
  * slot counts it. While a server is down, this instance counts its keys locally.
  */
 import { createMinuteCounts, type MinuteCounts } from '../memory/minute-counts.ts'
+import { minuteOf } from '../rules/window.ts'
 import type { Counter, Outage } from '../stores.ts'
 import { Cluster, type Redis } from './ioredis.ts'
 import { readCounters } from './read-counters.ts'
@@ -84,7 +85,9 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
         onOutage(outage) {
           const where = server === '' ? '' : `${server}: `
           onOutage(outage && { ...outage, reason: where + outage.reason })
-          if (outage === null) onOtherServer()
+          if (outage !== null) return
+          lastCounts.setShort(minuteOf(shard(server).nowMs()))
+          onOtherServer()
         },
         onBatch,
         onCall: (seconds) => onCall?.('count', seconds),

@@ -53,6 +53,11 @@ t.test(
     t.strictSame([counts.isShort(7), counts.isShort(9)], [false, false])
     counts.add('apk_1', 9, 0, 0)
     t.equal(counts.isShort(9), false, 'no shared count says nothing')
+    counts.setShort(9)
+    t.strictSame([counts.isShort(8), counts.isShort(9)], [true, true])
+    t.equal(counts.of(8).get('apk_1'), 4, 'what was known is not lost')
+    counts.setShort(11)
+    t.strictSame([counts.isShort(10), counts.isShort(11), counts.isShort(9)], [true, true, false])
   },
 )
 

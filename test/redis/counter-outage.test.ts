@@ -3,7 +3,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { newId } from '../../src/rules/id.ts'
-import type { Outage } from '../../src/stores.ts'
+import { minuteOf } from '../../src/rules/window.ts'
+import type { KeyCount, Outage } from '../../src/stores.ts'
 import {
   ascending,
   type Counted,
@@ -101,6 +102,30 @@ if (server) {
     await untilShared()
     t.match(await hit(counter, newId('apk_')), { number: 1, turn: { shared: true } })
     t.strictSame(outages.map(isOver), [false, true])
+  })
+
+  t.test('counts that a restart has lost are visited as this instance knows them', async (t) => {
+    const { counter, untilDown, untilShared } = countAt(t, server.url, { patience: soonDown })
+    await untilShared()
+    const keyId = newId('apk_')
+    let minute = 0
+    const seen: KeyCount[] = []
+    let short: boolean[] = []
+    await inOneMinute(async () => {
+      const counted = await hits(counter, keyId, 3)
+      minute = minuteOf(counted[0]!.turn.nowMs)
+      t.equal(counter.isShort(minute), false)
+      await server.kill()
+      await untilDown()
+      await server.restart()
+      await untilShared()
+      short = [minute - 1, minute].map(counter.isShort)
+      seen.length = 0
+      t.match(await counter.scan(minute, (slice) => void seen.push(...slice)), { complete: true, scanned: 0 })
+      return counted
+    })
+    t.strictSame(short, [true, true], 'nothing says which minutes it had')
+    t.strictSame(seen, [{ keyId, count: 3 }], 'although nobody has used the key since')
   })
 
   t.test('what is sent while there is no connection does not wait for the next one', async (t) => {

@@ -85,7 +85,7 @@ const publication = [
       'await withTimeout(Promise.all(raised)',
       'withTimeout(Promise.all(raised)',
     ],
-    ['another server goes unnoticed', 'if (outage === null)', 'if (false)'],
+    ['another server goes unnoticed', 'nowMs()));\n                    onOtherServer();', 'nowMs()));'],
   ),
   ...of('src/postgres/published.ts', ['a change is answered before it is published', 'await published;', '']),
   ...of(
