@@ -330,11 +330,14 @@ t.test('after a confirmation that failed, the next one is sent', async (t) => {
   const keyId = newId('apk_')
   const lease = await leaseOf(keyId)
   const commands = client as unknown as Record<'latchkeyConfirm', () => Promise<unknown>>
-  const failing = t.intercept(commands, 'latchkeyConfirm', {
-    value: () => Promise.reject(new Error('failed')),
-    configurable: true,
-  })
-  own.confirm({ keyId, version: 4 }, lease)
+  let sent = 0
+  const fail = async () => {
+    sent++
+    throw new Error('failed')
+  }
+  const failing = t.intercept(commands, 'latchkeyConfirm', { value: fail, configurable: true })
+  for (let reader = 0; reader < 2; reader++) own.confirm({ keyId, version: 4 }, lease)
+  t.equal(sent, 1, 'one for both readers of the key')
   await nextTurn()
   failing.restore()
   own.confirm({ keyId, version: 4 }, lease)
