@@ -66,9 +66,7 @@ function connectCluster(nodes: RedisServers['nodes'], redisOptions: RedisOptions
     retryDelayOnClusterDown: 0,
   })
   // By default, ioredis connects to a node at its first command, and rejects commands until then.
-  cluster.on('+node', (node: Redis) => {
-    if (node.status === 'wait') node.connect().catch(() => {})
-  })
+  cluster.on('+node', (node: Redis) => void node.connect().catch(() => {}))
   // Not with ioredis's own option: a refresh in flight at the end would restart its timer and keep
   // the process alive.
   const refreshing = setInterval(() => cluster.refreshSlotsCache(), slotsRefreshMs)
