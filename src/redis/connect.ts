@@ -90,7 +90,6 @@ class Connector extends AbstractConnector {
 
   async connect() {
     const { host = '', port = 0, tls } = this.options
-    this.connecting = true
     this.stream = tls
       ? tlsConnect({ ...tls, host, port, ...(isIP(host) === 0 && { servername: host }) })
       : connect({ host, port })
