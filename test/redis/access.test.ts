@@ -1,5 +1,6 @@
 // What one Redis may refuse: a password, a command, a database, a write. And that the documented
 // permissions are enough.
+import type { Redis } from 'ioredis'
 import t from 'tap'
 import { connectRedis, requireDatabase } from '../../src/redis/connect.ts'
 import { newId } from '../../src/rules/id.ts'
@@ -10,9 +11,14 @@ import { hit } from '../memory/counter-suite.ts'
 import { until } from '../process/until.ts'
 import { startPrivateRedis } from '../services/index.ts'
 import { commands, databaseCommands, harmless, refusedCommands } from './acl.ts'
-import { countAt, observe } from './counters.ts'
+import { type Counting, countAt, observe } from './counters.ts'
 
 const redis = await startPrivateRedis(t)
+
+/** ioredis says so unless it was about to connect again. */
+const hasEnded = (client: Redis) =>
+  client.status === 'end' ||
+  (client.status === 'reconnecting' && Reflect.get(client, 'reconnectTimeout') === null)
 
 if (redis) {
   const admin = observe(t, redis.url)
@@ -66,11 +72,16 @@ if (redis) {
       const client = connectRedis(parseRedisUrl(url)!)
       client.on('error', () => {})
       t.teardown(() => client.disconnect())
-      return requireDatabase(client).then(() => '', String)
+      const refused = await requireDatabase(client).then(() => '', String)
+      if (refused) await until('the client has given up', () => hasEnded(client as Redis))
+      else client.disconnect()
+      return refused
     }
     t.equal(await refusal(`${redis.url}/1`), '')
     t.match(await refusal(`${redis.url}/99999999`), /REDIS_URL.*\b99999999\b/)
     t.match(await refusal(urlOf('counting', '/3')), /REDIS_URL names database 3.*NOPERM/)
+    const connections = async () => String(await admin.client('LIST')).match(/ name=latchkey /g)
+    await until('every connection is closed', async () => (await connections()) === null)
   })
 
   t.test('nothing is counted in database 0 when another one is refused later', async (t) => {
@@ -126,8 +137,15 @@ if (redis) {
   )
 }
 
-t.test('an unknown host is reported as such', async (t) => {
-  const { counter, untilDown } = countAt(t, 'redis://latchkey.invalid')
-  await untilDown('unknown_host')
-  t.equal(counter.mode, 'local')
-})
+for (const [what, url, cause] of [
+  ['unknown', 'redis://latchkey.invalid', 'unknown_host'],
+  ['unreachable', 'redis://255.255.255.255', 'unreachable'],
+] as const)
+  t.test(`a host that is ${what} is reported as such`, async (t) => {
+    // Begun in a callback, a connection may fail before ioredis listens to it.
+    const { counter, untilDown } = await new Promise<Counting>((resolve) => {
+      setImmediate(() => resolve(countAt(t, url)))
+    })
+    await untilDown(cause)
+    t.equal(counter.mode, 'local')
+  })

@@ -65,6 +65,18 @@ for (const [what, answer] of Object.entries(answers)) {
   )
 }
 
+t.test('a TLS server is told its host name, and never an address', async (t) => {
+  for (const [host, isTold] of [
+    ['localhost', true],
+    ['127.0.0.1', false],
+  ] as const) {
+    const { address, received } = await listen(t, answers['ends the connection']!)
+    countAt(t, `rediss://${address.replace('127.0.0.1', host)}`)
+    await until('the handshake has begun', () => received.length > 0)
+    t.equal(Buffer.concat(received).includes(host), isTold)
+  }
+})
+
 // A real one answers a connection that ends within its handshake with an alert: a second error of
 // the same socket.
 t.test('a Redis whose certificate is not trusted is an outage', async (t) => {
