@@ -1,8 +1,13 @@
 // Redis down in each of the ways it can be: the instance counts on by itself at once, and later in
 // Redis again.
+import { once } from 'node:events'
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { install } from '@sinonjs/fake-timers'
 import t from 'tap'
+import { connectRedis } from '../../src/redis/connect.ts'
+import { createRedisCounter } from '../../src/redis/counter.ts'
 import { newId } from '../../src/rules/id.ts'
+import { parseRedisUrl } from '../../src/rules/redis-url.ts'
 import { minuteOf } from '../../src/rules/window.ts'
 import type { KeyCount, Outage } from '../../src/stores.ts'
 import {
@@ -140,10 +145,14 @@ if (server) {
   })
 
   t.test('a new outage does not have the cause of the last one', async (t) => {
-    const { causes, untilShared, untilDown } = countAt(t, server.url)
+    let otherServers = 0
+    const { causes, outages, untilShared, untilDown } = countAt(t, server.url, {
+      onOtherServer: () => otherServers++,
+    })
     await untilShared()
     await server.kill()
     await untilDown('refused')
+    t.equal(otherServers, 1, 'none has answered since the first one')
     await server.restart()
     await untilShared()
     // The server closes the connection, and says nothing.
@@ -152,6 +161,79 @@ if (server) {
       'the outage and its end are reported',
       () => causes().filter((one) => one === null).length > 1,
     )
-    t.equal(causes().at(-2), 'disconnected')
+    t.match(outages.at(-2), { cause: 'disconnected', reason: /^not connected$/ })
+    t.equal(otherServers, 3, 'and one after each outage')
+  })
+
+  t.test('a counter that is closed reports no outage', async (t) => {
+    const { client, counter, outages, untilShared } = countAt(t, server.url)
+    await untilShared()
+    outages.length = 0
+    await counter.close()
+    await once(client, 'end')
+    t.strictSame(outages, [])
+  })
+
+  t.test('with patience, Redis counts and takes changes however long it takes', async (t) => {
+    const { counter, untilShared } = countAt(t, proxy.url, { patience: soonDown })
+    await untilShared()
+    proxy.delay(200)
+    t.equal(await counter.raise([{ keyId: newId('apk_'), version: 2 }]), true)
+    t.equal((await hit(counter, newId('apk_'))).turn.shared, true)
+    await proxy.heal()
+  })
+
+  t.test('a silent Redis has 100 ms to count, and 500 ms to take a change', async (t) => {
+    const client = connectRedis(parseRedisUrl(proxy.url)!)
+    const calls: [what: string, ms: number][] = []
+    let sent = 0
+    const counter = createRedisCounter({
+      client,
+      onBatch: () => sent++,
+      onCall: (what, seconds) => calls.push([what, Math.round(seconds * 1e6) / 1000]),
+    })
+    t.teardown(() => counter.close())
+    await until('Redis counts', () => counter.mode === 'shared')
+    const clock = install({
+      toFake: ['setTimeout', 'clearTimeout', 'performance'],
+      shouldClearNativeTimers: true,
+    })
+    t.teardown(() => clock.uninstall())
+    /** What came of the calls by then. */
+    const after = async (ms: number) => {
+      await clock.tickAsync(ms)
+      for (let turn = 0; turn < 3; turn++) await nextTurn()
+      return calls
+    }
+    // So that no time is 0.
+    await clock.tickAsync(1000)
+    proxy.blackHole()
+    const raising = counter.raise([{ keyId: newId('apk_'), version: 2 }])
+    const hitting = hit(counter, newId('apk_'))
+    while (sent === 0) await nextTurn()
+    t.strictSame(await after(99), [])
+    t.strictSame(await after(1), [['count', 100]])
+    t.equal((await hitting).turn.shared, false)
+    t.strictSame(await after(399), [['count', 100]])
+    t.strictSame(await after(1), [
+      ['count', 100],
+      ['publish', 500],
+    ])
+    t.equal(await raising, false)
+    clock.uninstall()
+    await proxy.heal()
+  })
+
+  t.test('a hit whose connection is lost does not wait for its time limit', async (t) => {
+    let sent = 0
+    // A time limit of almost three hours.
+    const { counter, untilShared } = countAt(t, proxy.url, { patience: 100_000, onBatch: () => sent++ })
+    await untilShared()
+    proxy.blackHole()
+    const hitting = hit(counter, newId('apk_'))
+    await until('it is sent', () => sent > 0)
+    proxy.cut()
+    t.equal((await hitting).turn.shared, false)
+    await proxy.heal()
   })
 }
