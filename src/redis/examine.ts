@@ -29,7 +29,6 @@ const advice: Partial<Record<Outage['cause'], string>> = {
 /** Rejects only on a fault of our own. */
 export async function examineRedis(servers: RedisServers): Promise<Finding[]> {
   const client = connectRedis(servers)
-  client.on('error', () => {})
   // The counter finds out by itself what a server refuses.
   const counter = createRedisCounter({ client })
   try {
