@@ -109,7 +109,7 @@ const noScan = (about: string): Finding => ({
   advice: 'Allow +scan.',
 })
 
-function settings(where: string, info: string, isCluster: boolean): Finding[] {
+export function settings(where: string, info: string, isCluster: boolean): Finding[] {
   const member = (name: string) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? ''
   const version = member('redis_version')
   const policy = member('maxmemory_policy')

@@ -5,10 +5,11 @@ import postgres from 'postgres'
 import t, { type Test } from 'tap'
 import { readConfig } from '../../src/config.ts'
 import { migrate } from '../../src/postgres/migrate.ts'
+import { examineRedis, settings } from '../../src/redis/examine.ts'
 import { clockFinding } from '../../src/rules/finding.ts'
 import { examine } from '../../src/wiring/examine.ts'
 import { makeCaller, startInstance } from '../instance.ts'
-import { startPrivatePostgres, startPrivateRedis, useServices } from '../services/index.ts'
+import { startPrivatePostgres, startPrivateRedis, startRedisCluster, useServices } from '../services/index.ts'
 import { aFolder, type Env, externalEnv, openCommandLine, runLatchkey } from './latchkey.ts'
 
 const services = await useServices(t)
@@ -129,6 +130,59 @@ t.test('Redis', async (t) => {
   t.match(await faultsOf(t, env), [/^Redis: /])
   await server.kill()
   t.strictSame(await faultsOf(t, env), ['Redis: cannot be reached (ECONNREFUSED)'])
+})
+
+t.test('Redis Cluster', async (t) => {
+  const cluster = await startRedisCluster(t, { masters: 2 })
+  if (!cluster) return
+  const findingsAt = (...urls: string[]) =>
+    examineRedis(readConfig(externalEnv({ databaseUrl: services.databaseUrl, redisUrl: urls.join() })).redis!)
+  const findings = await findingsAt(...cluster.urls)
+  t.strictSame(
+    findings.filter(({ state }) => state === 'wrong'),
+    [],
+  )
+  const where = cluster.nodes.map(({ port }) => ` 127.0.0.1:${port}`)
+  const kinds = ['Redis', 'Redis clock', 'Redis eviction']
+  t.strictSame(
+    new Set(findings.map(({ about }) => about)),
+    new Set(['Redis', ...where.flatMap((node) => kinds.map((kind) => kind + node))]),
+    'each master is examined',
+  )
+  // A single server must write a probe, whose slot is on the first node.
+  const lonely = /^is a node of a cluster, but REDIS_URL has only one URL$/
+  t.match((await findingsAt(cluster.urls[0]!)).at(-1), { state: 'wrong', found: lonely })
+  const [outage, ...others] = await findingsAt(cluster.urls[1]!)
+  t.match(outage, { state: 'wrong', found: /MOVED/ })
+  t.match(others, [{ state: 'wrong', found: lonely }])
+  t.equal(others.length, 1, 'with an outage, only what is wrong is listed')
+})
+
+t.test('a Redis that counts is examined at once, and noted when its answer takes over 50 ms', async (t) => {
+  const { redisUrl } = services
+  const { redis } = readConfig(externalEnv({ databaseUrl: services.databaseUrl, redisUrl }))
+  if (!redis) return t.pass('there is no Redis', { skip: true })
+  // The clock stands still: waiting for a time would never end.
+  const monoMs = performance.now()
+  t.intercept(performance, 'now', { value: () => monoMs })
+  for (const [tookMs, notes] of [
+    [50, []],
+    [51, ['takes 51 ms to answer; the service gives up after 100 ms']],
+  ] as const) {
+    let nowMs = Date.now()
+    const clock = t.intercept(Date, 'now', { value: () => (nowMs += tookMs), configurable: true })
+    const findings = await examineRedis(redis)
+    clock.restore()
+    t.strictSame(
+      findings.filter(({ state }) => state !== 'ok').map(({ found }) => found),
+      notes,
+    )
+  }
+})
+
+t.test('a Redis before version 6 is noted', async (t) => {
+  const stateOf = (version: string) => settings('', `redis_version:${version}\r\n`, false)[0]!.state
+  t.strictSame(['5.0.14', '6.0.0', '10.0.0'].map(stateOf), ['note', 'ok', 'ok'])
 })
 
 t.test('a clock that differs by more than 2 s is wrong', async (t) => {
