@@ -13,6 +13,8 @@ const malformed: Record<string, string[]> = {
   'another protocol': ['SSH-2.0-OpenSSH_9.2'],
   'an invalid method': ['F@O / HTTP/1.1', host],
   'an invalid version': ['GET / HTTP/9.9', host],
+  'the version of another protocol': ['GET / HTTP/2.0', host],
+  'a request for a tunnel': ['CONNECT x:80 HTTP/1.1', host],
   'a space in the path': ['GET /a b HTTP/1.1', host],
   'a NUL in the path': ['GET /\0 HTTP/1.1', host],
   'a NUL in a header': [get, host, 'A: b\0c'],

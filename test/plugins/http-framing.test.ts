@@ -1,0 +1,249 @@
+// When the requests of a connection run, and when it is closed. On real sockets; the test itself
+// reports the time limits of Node's server.
+import { once } from 'node:events'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { type AddressInfo, connect, type Socket } from 'node:net'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { FastifyInstance } from 'fastify'
+import t, { type Test } from 'tap'
+import { until } from '../process/until.ts'
+import { answersOf, otherApp, raw } from './other-app.ts'
+
+/** A client's socket, the server's end of it, and the statuses of the answers so far. */
+async function open(t: Test, app: FastifyInstance, options = {}) {
+  if (!app.server.listening) await app.listen({ host: '127.0.0.1', port: 0 })
+  const accepted = once(app.server, 'connection')
+  const { port } = app.server.address() as AddressInfo
+  const client = connect({ port, host: '127.0.0.1', ...options })
+  client.on('error', () => {})
+  t.teardown(() => client.destroy())
+  let text = ''
+  client.on('data', (piece) => {
+    text += piece.toString('latin1')
+  })
+  const [connection] = (await accepted) as [Socket]
+  return { client, connection, statuses: () => answersOf(text).map(({ status }) => status) }
+}
+
+function hold() {
+  let release = () => {}
+  const held = new Promise<void>((resolve) => {
+    release = resolve
+  })
+  return { held, release }
+}
+
+const timeIsUp = (app: FastifyInstance, connection: Socket) =>
+  app.server.emit(
+    'clientError',
+    Object.assign(new Error('late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }),
+    connection,
+  )
+
+const get = 'GET / HTTP/1.1\r\nHost: x\r\n\r\n'
+const halfBody = 'POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{'
+
+t.test('a request that arrives while its connection ends does not run', async (t) => {
+  const { app } = otherApp(t)
+  let served = 0
+  app.get('/', async () => {
+    served++
+  })
+  app.server.prependListener('request', ({ socket }) => socket.end())
+  t.equal(await raw(app, get), '')
+  t.equal(served, 0)
+})
+
+t.test('a request that offers an upgrade is the last one of its connection', async (t) => {
+  const { app } = otherApp(t)
+  app.get('/', async () => 'ok')
+  const lines = ['GET / HTTP/1.1', 'Host: x', 'Connection: upgrade', 'Upgrade: h2c', '', '']
+  const [answer, ...others] = answersOf(await raw(app, lines.join('\r\n') + get))
+  t.match(answer, { status: 200, headers: { connection: 'close' } })
+  t.strictSame(others, [])
+})
+
+t.test('a transfer coding other than chunked, or in HTTP/1.0, is a 400', async (t) => {
+  const { app } = otherApp(t)
+  app.post('/', async () => 'ok')
+  for (const [version, coding, status] of [
+    ['1.1', 'Chunked', 200],
+    ['1.1', 'gzip, chunked', 400],
+    ['1.0', 'chunked', 400],
+  ] as const) {
+    const lines = [`POST / HTTP/${version}`, 'Host: x', `Transfer-Encoding: ${coding}`]
+    const head = [...lines, 'Content-Type: application/json', 'Connection: close'].join('\r\n')
+    const answers = answersOf(await raw(app, `${head}\r\n\r\n2\r\n{}\r\n0\r\n\r\n`))
+    t.strictSame(
+      answers.map((one) => one.status),
+      [status],
+      `${coding} in ${version}`,
+    )
+  }
+})
+
+t.test('other headers with names of the same length change nothing', async (t) => {
+  const { app } = otherApp(t)
+  app.get('/', async () => 'ok')
+  const { client, statuses } = await open(t, app)
+  const lines = ['GET / HTTP/1.1', 'Host: x', 'From: a/b', 'Referer: x', 'If-Modified-Since: x', '', '']
+  client.write(lines.join('\r\n').repeat(2))
+  await until('both are answered', () => statuses().length === 2)
+  t.strictSame(statuses(), [200, 200])
+})
+
+t.test('a connection is read on when its requests were answered at once', async (t) => {
+  const { app } = otherApp(t)
+  app.get('/', (_request, reply) => {
+    reply.send('ok')
+  })
+  const { client, statuses } = await open(t, app)
+  for (const count of [2, 4]) {
+    client.write(get + get)
+    await until('both are answered', () => statuses().length === count)
+  }
+})
+
+t.test('a client that never closes its end does not keep a refused connection open', async (t) => {
+  const { app } = otherApp(t)
+  const { client, connection } = await open(t, app, { allowHalfOpen: true })
+  client.write('nonsense\r\n\r\n')
+  await until('the server has closed it', () => connection.closed)
+})
+
+t.test('what follows a malformed request adds nothing to its refusal', async (t) => {
+  const { app, reported } = otherApp(t)
+  const { held, release } = hold()
+  let response: ServerResponse | undefined
+  app.get('/', async (_request, reply) => {
+    response = reply.raw
+    await held
+  })
+  const { client, connection, statuses } = await open(t, app)
+  const listeners: number[] = []
+  for (const bytes of [`${get}nonsense\r\n\r\n`, 'more', 'and more']) {
+    const wanted = connection.bytesRead + bytes.length
+    client.write(bytes)
+    await until('the server has read it', () => connection.bytesRead === wanted && response)
+    listeners.push(response!.listenerCount('close'))
+  }
+  t.equal(new Set(listeners).size, 1, `${listeners} listeners`)
+  release()
+  await once(client, 'close')
+  t.strictSame(statuses(), [200, 400])
+  t.equal(reported.length, 1)
+})
+
+for (const [connections, refused] of [
+  [1, [1, 1]],
+  [33, [16, 32, 33]],
+] as const)
+  t.test(`of ${connections} connections whose time is up, 16 are closed in each turn`, async (t) => {
+    const { app, reported } = otherApp(t)
+    const all = []
+    for (let i = 0; i < connections; i++) all.push(await open(t, app))
+    for (const { connection } of all) timeIsUp(app, connection)
+    t.equal(reported.length, 0)
+    for (const count of refused) {
+      await nextTurn()
+      t.equal(reported.length, count)
+    }
+    await Promise.all(all.map(({ client }) => client.closed || once(client, 'close')))
+    t.strictSame(new Set(all.flatMap(({ statuses }) => statuses())), new Set([408]))
+  })
+
+t.test('a request that is complete just as its time is up is answered, and so are others', async (t) => {
+  const { app } = otherApp(t)
+  app.get('/', async () => {
+    // Longer than it takes until those whose time is up are closed.
+    await nextTurn()
+    await nextTurn()
+  })
+  const { client, connection, statuses } = await open(t, app)
+  app.server.prependOnceListener('request', () => timeIsUp(app, connection))
+  client.write(get)
+  await until('it is answered', () => statuses().length === 1)
+  client.write(`${get}nonsense\r\n\r\n`)
+  await once(client, 'close')
+  t.strictSame(statuses(), [200, 200, 400])
+})
+
+t.test('a request whose body stops arriving is 408', async (t) => {
+  const { app, reported } = otherApp(t)
+  app.post('/', async () => 'never')
+  app.addHook('preParsing', async ({ raw }) => {
+    setImmediate(timeIsUp, app, raw.socket)
+  })
+  t.strictSame(
+    answersOf(await raw(app, halfBody)).map(({ status }) => status),
+    [408],
+  )
+  t.match(reported, [{ error: { code: 'request_timeout' } }])
+})
+
+t.test('a client that resets its connection within a body has sent nothing malformed', async (t) => {
+  const { app, reported } = otherApp(t)
+  const { held, release } = hold()
+  let arrived = false
+  const onRequest = async () => {
+    arrived = true
+    await held
+  }
+  app.post('/', { onRequest }, async () => 'never')
+  const { client, connection } = await open(t, app)
+  client.write(halfBody)
+  await until('its head has arrived', () => arrived)
+  client.resetAndDestroy()
+  await until('the server has noticed', () => connection.closed)
+  release()
+  for (let turn = 0; turn < 10; turn++) await nextTurn()
+  t.strictSame(reported, [])
+})
+
+/** A POST whose chunks break off before its body is read by this parser of its content type. */
+async function breakOff(t: Test, read?: (payload: IncomingMessage, done: () => void) => void) {
+  const { app, reported } = otherApp(t)
+  const { held, release } = hold()
+  let arrived = false
+  const onRequest = async () => {
+    arrived = true
+    await held
+  }
+  if (read) app.addContentTypeParser('text/odd', (_request, payload, done) => read(payload, () => done(null)))
+  app.post('/', { onRequest }, async () => 'read')
+  const { client, connection, statuses } = await open(t, app)
+  const type = read ? 'text/odd' : 'application/json'
+  const bytes = `POST / HTTP/1.1\r\nHost: x\r\nContent-Type: ${type}\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nzz\r\n`
+  client.write(bytes)
+  await until('the server has read it', () => arrived && connection.bytesRead === bytes.length)
+  release()
+  await until('the connection is closed', () => client.closed)
+  return { statuses: statuses(), reported: reported.map(({ error }) => error.code) }
+}
+
+t.test('a body that breaks off before it is read is a 400 once it is', async (t) => {
+  t.strictSame(await breakOff(t), { statuses: [400], reported: ['bad_request'] })
+})
+
+t.test('a reader of a broken body gets its error once', async (t) => {
+  const errors: Error[] = []
+  const outcome = await breakOff(t, (payload, done) => {
+    payload.on('end', done)
+    setImmediate(() => {
+      payload.on('error', (error) => errors.push(error))
+      payload.on('error', () => setImmediate(done))
+    })
+  })
+  t.strictSame(outcome, { statuses: [200], reported: [] })
+  t.equal(errors.length, 1)
+})
+
+t.test('a reader of a broken body that has stopped again gets no error', async (t) => {
+  const ignore = () => {}
+  const outcome = await breakOff(t, (payload, done) => {
+    payload.on('error', ignore)
+    payload.off('error', ignore)
+    setImmediate(done)
+  })
+  t.strictSame(outcome, { statuses: [200], reported: [] })
+})
