@@ -52,7 +52,7 @@ export default fp<HttpFramingOptions>(
     const timedOut: Connection[] = []
     app.server.on('clientError', (error: NodeJS.ErrnoException, socket: Connection) => {
       // The parser reports the same fault again for each further chunk.
-      if (refused.has(socket) && error.code !== 'ECONNRESET') return
+      if (refused.has(socket)) return
       refused.add(socket)
       if (error.code !== 'ERR_HTTP_REQUEST_TIMEOUT' || responseDue(socket)) return refuse(error, socket)
       if (timedOut.push(socket) === 1) setImmediate(refuseTimedOut, error)
@@ -77,7 +77,7 @@ export default fp<HttpFramingOptions>(
      * request has a handler and answers: it gets the error when it reads the body.
      */
     function refuse(error: NodeJS.ErrnoException, socket: Connection) {
-      if (error.code === 'ECONNRESET' || !socket.writable) return socket.destroy()
+      if (!socket.writable) return socket.destroy()
       const code = parserCodes[error.code ?? ''] ?? 'bad_request'
       const brokenBody = socket[latest]?.req.complete === false ? socket[latest].req : null
       const finish = () => (brokenBody || !socket.writable ? socket.destroy() : answer(socket, code, error))
