@@ -99,16 +99,19 @@ t.test('Redis', async (t) => {
   const as = (user: string) => ({ ...env, REDIS_URL: server.url.replace('//', `//${user}:hunter2@`) })
   const allow = (user: string, ...rules: string[]) =>
     admin.call('ACL', 'SETUSER', user, 'reset', 'on', '>hunter2', ...rules)
+  /** Without what a busy machine adds. */
+  const notesOf = async (env: Env) =>
+    (await faultsOf(t, env, 'note')).filter((note) => !/takes \d+ ms to answer/.test(note))
   const documentedCommands = documented.match(/^ {4}ACL SETUSER latchkey .*$/m)![0].match(/\+\S+/g)!
 
   t.strictSame(await faultsOf(t, env), [])
   await allow('service', '~rl:*', ...documentedCommands)
   t.strictSame(await faultsOf(t, as('service')), [], 'the documented permissions are enough')
-  t.match(await faultsOf(t, as('service'), 'note'), [/^Redis settings: not readable/])
+  t.match(await notesOf(as('service')), [/^Redis settings: not readable/])
   await allow('lacking', '~rl:*', ...documentedCommands.filter((one) => one !== '+incrby'))
   t.match(await faultsOf(t, as('lacking')), [/^Redis: .*(permission|can't run)/])
   await allow('blind', '~rl:*', ...documentedCommands.filter((one) => one !== '+scan'), '+info')
-  t.match(await faultsOf(t, as('blind'), 'note'), [/SCAN/])
+  t.match(await notesOf(as('blind')), [/SCAN/])
   t.match(await faultsOf(t, as('nobody')), [/^Redis: WRONGPASS/])
   t.match(await faultsOf(t, { ...env, REDIS_URL: `${server.url}/99999` }), [
     /^Redis: REDIS_URL names database 99999/,
