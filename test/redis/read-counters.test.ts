@@ -240,6 +240,8 @@ if (server) {
     const { counter, untilShared } = countAt(t, server.url)
     await untilShared()
     await hitAll(counter, newKeyIds(4000))
+    // The first hits are an EVAL too, which a busy machine may have made slow enough for the log.
+    await redis.slowlog('RESET')
     await redis.config('SET', 'slowlog-max-len', 10_000)
     await redis.config('SET', 'slowlog-log-slower-than', 0)
     const startedMs = performance.now()
