@@ -321,8 +321,11 @@ export interface KeyStore {
     actor: Actor,
     details?: Record<string, string>,
   ): Promise<{ ok: true; key: StoredKey } | { ok: false; reason: 'absent' } | CallerUnusable>
-  /** The highest of these counts, with their keys and owners. One statement. */
-  rank(counts: KeyCount[], options: { by: RankBy; limit: number; lane: Operator }): Promise<RankedKey[]>
+  /**
+   * Of these counts, the `limit` highest ones by requests and as many by share, in no order, with
+   * their keys and owners. One statement.
+   */
+  rank(counts: KeyCount[], options: { limit: number; lane: Operator }): Promise<RankedKey[]>
   /** Stores last uses, Unix seconds. One that is earlier than the stored one changes nothing. */
   touch(uses: Map<string, number>): Promise<void>
   /**

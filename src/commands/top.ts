@@ -31,7 +31,7 @@ export const top = command<Options>('top', {
       )
     return withStores(config, async (stores) => {
       const board = createBoard(stores)
-      const read = async () => countersBody(await board.read('current', sort, operator()), limit)
+      const read = async () => countersBody(await board.read('current', operator()), sort, limit)
       try {
         if (json || !process.stdout.isTTY) {
           const counters = await once(read)

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { minuteOf } from '../rules/window.ts'
-import type { Counter, KeyCount, Operator, RankBy, Scan } from '../stores.ts'
+import type { Counter, KeyCount, Operator, Scan } from '../stores.ts'
 import { candidatesMax, type Finalists, type Ranking, type RankingOptions, rankKeys } from './rank-keys.ts'
 import { createTopCounts, type TopCounts } from './top-counts.ts'
 
@@ -12,7 +12,7 @@ export type WhichMinute = 'current' | 'last'
 
 export interface Board {
   /** Rejects only for a fault of our own. */
-  read(which: WhichMinute, by: RankBy, lane: Operator): Promise<BoardView>
+  read(which: WhichMinute, lane: Operator): Promise<BoardView>
   /** Ends the scan. */
   close(): void
 }
@@ -122,9 +122,9 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
     await Promise.race([of.scanning, sleep(patienceMs)])
   }
 
-  async function look(of: Minute, isCurrent: boolean, by: RankBy, lane: Operator): Promise<BoardView> {
+  async function look(of: Minute, isCurrent: boolean, lane: Operator): Promise<BoardView> {
     await refresh(of, isCurrent)
-    const ranking = await rankKeys({ counter, keys }, { ...of, isRising: isCurrent, by, lane })
+    const ranking = await rankKeys({ counter, keys }, { ...of, isRising: isCurrent, lane })
     const unfinished = { ...of, complete: false, mode: counter.mode, fault: null }
     const { startedMs, complete, scanned, mode, fault } = usable(of, isCurrent) ?? unfinished
     const lost = counter.isShort(of.minute)
@@ -132,7 +132,7 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
   }
 
   return {
-    async read(which, by, lane) {
+    async read(which, lane) {
       idle.refresh()
       if (stopping.signal.aborted) stopping = new AbortController()
       const nowMs = await counter.now()
@@ -140,10 +140,10 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
       const of = minuteAt(minuteOf(nowMs) - (isCurrent ? 0 : 1), nowMs)
       const monoMs = performance.now()
       for (const [name, { untilMs }] of views) if (monoMs >= untilMs) views.delete(name)
-      const name = `${which} ${of.minute} ${by}`
+      const name = `${which} ${of.minute}`
       const seen = views.get(name)
       if (seen) return seen.view
-      const view = look(of, isCurrent, by, lane)
+      const view = look(of, isCurrent, lane)
       const made = { untilMs: monoMs + freshMs, view }
       views.set(name, made)
       const { complete, named } = await view

@@ -23,12 +23,9 @@ export function liveSources({ service, board, fleet }: LiveSourcesOptions) {
   let reading: Promise<FleetView>
 
   async function busiest(minute: WhichMinute) {
-    const [used, share] = await Promise.all([
-      board.read(minute, 'used', lane),
-      board.read(minute, 'share', lane),
-    ])
-    const { keys, ...about } = countersBody(used, keysShown)
-    return { ...about, used: keys, share: countersBody(share, keysShown).keys }
+    const view = await board.read(minute, lane)
+    const { keys, ...about } = countersBody(view, 'used', keysShown)
+    return { ...about, used: keys, share: countersBody(view, 'share', keysShown).keys }
   }
 
   return {

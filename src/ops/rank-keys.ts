@@ -16,10 +16,10 @@ export interface RankingOptions {
 }
 
 export interface Ranking {
-  /** Whether Postgres answered: otherwise names and limits are null, and the order is by use. */
+  /** Whether Postgres answered: otherwise names and limits are null, and both orders are by use. */
   named: boolean
-  /** At most 100. */
-  keys: RankedKey[]
+  /** At most 100 in each order. */
+  keys: Record<RankBy, RankedKey[]>
 }
 
 export interface Ranked {
@@ -28,13 +28,12 @@ export interface Ranked {
   finalists: Finalists
   /** The minute is not over, so counts are read again. */
   isRising: boolean
-  by: RankBy
   lane: Operator
 }
 
-/** What is known of the last ranking by share. Each one updates it. */
+/** What is known of the last ranking. Each one updates it. */
 export interface Finalists {
-  /** Those that it put first. */
+  /** Those that it put first by share. */
   keyIds: string[]
   /** When it began. */
   monoMs: number
@@ -44,9 +43,8 @@ const rankedMax = 100
 /** With more keys in a minute, the order by share is that of the most used ones. */
 export const candidatesMax = 10_000
 /**
- * The first ranking by share takes all candidates, which costs Postgres 30 ms. While someone is
- * watching, each later one takes this many of the best of the last one and as many of the most used
- * keys.
+ * The first ranking takes all candidates, which costs Postgres 30 ms. While someone is watching,
+ * each later one takes this many of the best of the last one and as many of the most used keys.
  */
 const finalistsMax = 150
 /** It also takes this many of the other keys, in turn. */
@@ -55,27 +53,23 @@ const othersMax = 1000
 const watchedMs = 6000
 
 export async function rankKeys({ counter, keys }: RankingOptions, ranked: Ranked): Promise<Ranking> {
-  const { minute, isRising, by, lane } = ranked
-  const candidates = by === 'share' ? shareCandidates(ranked) : ranked.top.highest(rankedMax)
-  const ranking = await keys
-    .rank(candidates, { by, limit: by === 'share' ? finalistsMax : rankedMax, lane })
-    .then((keys) => ({ named: true, keys }))
+  const { minute, top, finalists, isRising, lane } = ranked
+  const { named, found } = await keys
+    .rank(candidatesOf(ranked), { limit: finalistsMax, lane })
+    .then((found) => ({ named: true, found }))
     .catch((error) => {
       if (!(error instanceof Unavailable)) throw error
-      return { named: false, keys: candidates.slice(0, rankedMax).map(unnamed) }
+      return { named: false, found: top.highest(rankedMax).map(unnamed) }
     })
-  if (by === 'share' && ranking.named) ranked.finalists.keyIds = ranking.keys.map(({ id }) => id)
-  const shown = ranking.keys.slice(0, rankedMax)
-  if (!isRising || shown.length === 0) return { ...ranking, keys: shown }
-  const keyIds = shown.map(({ id }) => id)
-  const { counts } = await counter.countsOf(keyIds, [minute])
-  const risen = shown.map((key, i) => ({ ...key, used: Math.max(key.used, counts[i]!) }))
-  const heightOf = ({ used, rateLimitRpm }: RankedKey) =>
-    by === 'share' && ranking.named ? used / (rateLimitRpm ?? Infinity) : used
-  return { ...ranking, keys: risen.sort((a, b) => heightOf(b) - heightOf(a)) }
+  const share = named ? shareOf : usedOf
+  const best = { used: highest(found, usedOf), share: highest(found, share) }
+  if (named) finalists.keyIds = best.share.slice(0, finalistsMax).map(({ id }) => id)
+  const keysShown = { used: best.used.slice(0, rankedMax), share: best.share.slice(0, rankedMax) }
+  if (isRising) await countAgain(counter, minute, [...new Set([...keysShown.used, ...keysShown.share])])
+  return { named, keys: { used: highest(keysShown.used, usedOf), share: highest(keysShown.share, share) } }
 }
 
-function shareCandidates({ top, finalists }: Ranked): KeyCount[] {
+function candidatesOf({ top, finalists }: Ranked): KeyCount[] {
   const nowMs = performance.now()
   const isWatched = nowMs - finalists.monoMs < watchedMs
   finalists.monoMs = nowMs
@@ -83,6 +77,21 @@ function shareCandidates({ top, finalists }: Ranked): KeyCount[] {
   const some = [...top.highest(finalistsMax), ...top.of(finalists.keyIds), ...top.next(othersMax)]
   return [...new Map(some.map((one) => [one.keyId, one])).values()]
 }
+
+async function countAgain(counter: Pick<Counter, 'countsOf'>, minute: number, shown: RankedKey[]) {
+  if (shown.length === 0) return
+  const keyIds = shown.map(({ id }) => id)
+  const { counts } = await counter.countsOf(keyIds, [minute])
+  shown.forEach((key, i) => {
+    key.used = Math.max(key.used, counts[i]!)
+  })
+}
+
+const usedOf = ({ used }: RankedKey) => used
+const shareOf = ({ used, rateLimitRpm }: RankedKey) => used / (rateLimitRpm ?? Infinity)
+
+const highest = (keys: RankedKey[], heightOf: (key: RankedKey) => number) =>
+  [...keys].sort((a, b) => heightOf(b) - heightOf(a) || (a.id < b.id ? -1 : 1))
 
 const unnamed = ({ keyId, count }: KeyCount): RankedKey => ({
   id: keyId,

@@ -120,16 +120,20 @@ export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): Key
         return rows.map(toKey)
       }),
 
-    rank: (counts, { by, limit, lane }) =>
+    rank: (counts, { limit, lane }) =>
       manage(lane, async (sql) => {
         const rows = await sql`
-          select c.id, c.used, k.name, k.key_prefix, k.user_id, u.name as user_name, k.rate_limit_rpm
-          from json_to_recordset(${JSON.stringify(counts.map(({ keyId, count }) => ({ id: keyId, used: count })))}::text::json)
-            as c (id text, used float8)
-          left join api_keys k on k.id = c.id
-          left join users u on u.id = k.user_id
-          order by ${by === 'share' ? sql`c.used / k.rate_limit_rpm` : sql`c.used`} desc nulls last, c.id
-          limit ${limit}`
+          select ranked.*, u.name as user_name
+          from (
+            select c.id, c.used, k.name, k.key_prefix, k.user_id, k.rate_limit_rpm,
+              row_number() over (order by c.used desc, c.id) as by_used,
+              row_number() over (order by c.used / k.rate_limit_rpm desc nulls last, c.id) as by_share
+            from json_to_recordset(${JSON.stringify(counts.map(({ keyId, count }) => ({ id: keyId, used: count })))}::text::json)
+              as c (id text, used float8)
+            left join api_keys k on k.id = c.id
+          ) as ranked
+          left join users u on u.id = ranked.user_id
+          where by_used <= ${limit} or by_share <= ${limit}`
         return rows.map((row) => ({
           id: row.id,
           used: row.used,

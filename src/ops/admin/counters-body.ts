@@ -1,10 +1,10 @@
 /** What operators read from the counters, as it crosses the wire and as the command line prints it. */
 import type { Counters, KeyCounters } from '../../../schemas/counters.ts'
 import { minuteOf } from '../../rules/window.ts'
-import type { Counter, StoredKey } from '../../stores.ts'
+import type { Counter, RankBy, StoredKey } from '../../stores.ts'
 import type { BoardView } from '../board.ts'
 
-export const countersBody = (view: BoardView, limit: number): Counters => ({
+export const countersBody = (view: BoardView, sort: RankBy, limit: number): Counters => ({
   ...minuteBody(view.minute),
   as_of: Math.floor(view.asOfMs / 1000),
   source: sourceOf(view.mode),
@@ -13,7 +13,7 @@ export const countersBody = (view: BoardView, limit: number): Counters => ({
   fault: view.fault?.cause ?? null,
   lost: view.lost,
   named: view.named,
-  keys: view.keys.slice(0, limit).map((key) => ({
+  keys: view.keys[sort].slice(0, limit).map((key) => ({
     id: key.id,
     name: key.name,
     key_prefix: key.displayPrefix,

@@ -22,8 +22,8 @@ export const countersRoute: FastifyPluginAsyncTypebox<{ board: Board }> = async 
     },
     async (request) => {
       const { minute = 'current', sort = 'used' } = request.query
-      const view = await board.read(minute, sort, laneOf(request))
-      return countersBody(view, limitOf(request.query))
+      const view = await board.read(minute, laneOf(request))
+      return countersBody(view, sort, limitOf(request.query))
     },
   )
 }
