@@ -33,7 +33,7 @@ export interface Ranked {
 
 /** What is known of the last ranking. Each one updates it. */
 export interface Finalists {
-  /** Those that it put first by share. */
+  /** Those that it put first by share; all that it took if Postgres did not answer. */
   keyIds: string[]
   /** When it began. */
   monoMs: number
@@ -47,15 +47,16 @@ export const candidatesMax = 10_000
  * each later one takes this many of the best of the last one and as many of the most used keys.
  */
 const finalistsMax = 150
-/** It also takes this many of the other keys, in turn. */
-const othersMax = 1000
+/** It also takes this many of the keys that have risen since: only these can overtake the best. */
+const risenMax = 1000
 /** Nobody watches if the last ranking was this long ago: longer than a view of an unread minute. */
 const watchedMs = 6000
 
 export async function rankKeys({ counter, keys }: RankingOptions, ranked: Ranked): Promise<Ranking> {
   const { minute, top, finalists, isRising, lane } = ranked
+  const candidates = candidatesOf(ranked)
   const { named, found } = await keys
-    .rank(candidatesOf(ranked), { limit: finalistsMax, lane })
+    .rank(candidates, { limit: finalistsMax, lane })
     .then((found) => ({ named: true, found }))
     .catch((error) => {
       if (!(error instanceof Unavailable)) throw error
@@ -63,7 +64,9 @@ export async function rankKeys({ counter, keys }: RankingOptions, ranked: Ranked
     })
   const share = named ? shareOf : usedOf
   const best = { used: highest(found, usedOf), share: highest(found, share) }
-  if (named) finalists.keyIds = best.share.slice(0, finalistsMax).map(({ id }) => id)
+  finalists.keyIds = named
+    ? best.share.slice(0, finalistsMax).map(({ id }) => id)
+    : candidates.map(({ keyId }) => keyId)
   const keysShown = { used: best.used.slice(0, rankedMax), share: best.share.slice(0, rankedMax) }
   if (isRising) await countAgain(counter, minute, [...new Set([...keysShown.used, ...keysShown.share])])
   return { named, keys: { used: highest(keysShown.used, usedOf), share: highest(keysShown.share, share) } }
@@ -73,8 +76,9 @@ function candidatesOf({ top, finalists }: Ranked): KeyCount[] {
   const nowMs = performance.now()
   const isWatched = nowMs - finalists.monoMs < watchedMs
   finalists.monoMs = nowMs
+  const risen = top.takeRisen(isWatched ? risenMax : Infinity)
   if (!isWatched) return top.highest(candidatesMax)
-  const some = [...top.highest(finalistsMax), ...top.of(finalists.keyIds), ...top.next(othersMax)]
+  const some = [...top.highest(finalistsMax), ...top.of(finalists.keyIds), ...risen]
   return [...new Map(some.map((one) => [one.keyId, one])).values()]
 }
 

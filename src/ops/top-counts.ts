@@ -8,8 +8,8 @@ export interface TopCounts {
   floor(): number
   /** Highest first, at most `max`. */
   highest(max: number): KeyCount[]
-  /** Some others each time, at most `max`, until it has been the turn of all. */
-  next(max: number): KeyCount[]
+  /** Those that were added or have risen since they were last taken, at most `max`. */
+  takeRisen(max: number): KeyCount[]
   /** The counts of these keys, of those that are remembered. */
   of(keyIds: readonly string[]): KeyCount[]
 }
@@ -33,7 +33,7 @@ export function createTopCounts(keep: number): TopCounts {
   let counts = new Map<string, number>()
   /** Keys that are not among the highest any more have at most this count. */
   let floor = 0
-  let turn = counts.entries()
+  const risen = new Set<string>()
 
   function highest(max: number): KeyCount[] {
     if (max <= fewMax) return fewHighest(counts, max)
@@ -44,33 +44,37 @@ export function createTopCounts(keep: number): TopCounts {
     return found.sort((a, b) => b.count - a.count).slice(0, max)
   }
 
+  const countsOf = (keyIds: readonly string[]) =>
+    keyIds.flatMap((keyId) => {
+      const count = counts.get(keyId)
+      return count === undefined ? [] : { keyId, count }
+    })
+
   return {
     add(slice) {
       for (const { keyId, count } of slice) {
         const known = counts.get(keyId) ?? floor
         if (count <= known) continue
         counts.set(keyId, count)
+        risen.add(keyId)
         if (counts.size < 2 * keep) continue
         const kept = highest(keep)
         counts = new Map(kept.map(({ keyId, count }) => [keyId, count]))
         floor = kept.at(-1)!.count
+        for (const one of risen) if (!counts.has(one)) risen.delete(one)
       }
     },
     floor: () => floor,
     highest,
-    next(max) {
-      const found: KeyCount[] = []
-      for (let one = turn.next(); !one.done; one = turn.next()) {
-        const [keyId, count] = one.value
-        if (found.push({ keyId, count }) === max) return found
+    takeRisen(max) {
+      const taken: string[] = []
+      for (const keyId of risen) {
+        if (taken.length === max) break
+        taken.push(keyId)
+        risen.delete(keyId)
       }
-      turn = counts.entries()
-      return found
+      return countsOf(taken)
     },
-    of: (keyIds) =>
-      keyIds.flatMap((keyId) => {
-        const count = counts.get(keyId)
-        return count === undefined ? [] : { keyId, count }
-      }),
+    of: countsOf,
   }
 }

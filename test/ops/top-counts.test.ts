@@ -41,12 +41,17 @@ t.test('it remembers no more than twice as many', async (t) => {
   t.ok(top.highest(Infinity).length <= 20)
 })
 
-t.test('all have their turn, some each time', async (t) => {
-  const top = createTopCounts(10)
-  const add = (...keyIds: string[]) => top.add(keyIds.map((keyId) => ({ keyId, count: 5 })))
-  const next = () => top.next(2).map(({ keyId }) => keyId)
-  add('a', 'b', 'c')
-  t.strictSame([next(), next()], [['a', 'b'], ['c']])
-  add('d')
-  t.strictSame([next(), next(), next(), next()], [['a', 'b'], ['c', 'd'], [], ['a', 'b']])
+t.test('those that are new or have risen can be taken once, some each time', async (t) => {
+  const top = createTopCounts(2)
+  const add = (counts: Record<string, number>) =>
+    top.add(Object.entries(counts).map(([keyId, count]) => ({ keyId, count })))
+  const take = () => top.takeRisen(2).map(({ keyId, count }) => `${keyId} ${count}`)
+  add({ a: 5, b: 5, c: 5 })
+  t.strictSame([take(), take(), take()], [['a 5', 'b 5'], ['c 5'], []])
+  add({ a: 4, b: 5, c: 6 })
+  t.strictSame([take(), take()], [['c 6'], []])
+  add({ b: 7, d: 8 })
+  t.strictSame(take(), ['b 7', 'd 8'], 'but a key that is not remembered any more is not')
+  add({ a: 9, e: 6 })
+  t.strictSame(take(), ['a 9'])
 })
