@@ -56,6 +56,8 @@ interface Minute {
   scanning: Promise<void> | null
   startedMs: number
   scanned: number
+  /** Ends the scan. */
+  stop: AbortController
 }
 
 /** The busier this instance was since the last call, the smaller the share. */
@@ -72,28 +74,45 @@ function spareShare() {
 export function createBoard({ counter, keys }: BoardOptions): Board {
   const minutes = new Map<number, Minute>()
   const views = new Map<string, { untilMs: number; view: Promise<BoardView> }>()
-  let stopping = new AbortController()
+  let isIdle = false
   let lastScan: Promise<void> = Promise.resolve()
-  const idle = setTimeout(() => stopping.abort(), idleMs)
+  const idle = setTimeout(stopAll, idleMs)
   idle.unref()
 
+  function stopAll() {
+    isIdle = true
+    for (const { stop } of minutes.values()) stop.abort()
+  }
+
   /**
-   * The entry of this minute, created if missing. Drops minutes that can no longer be asked for.
+   * Drops minutes that can no longer be asked for, and ends scans that began before the end of a
+   * minute that is over: they are of no use for the last minute, and the next scan is waiting.
    */
+  function endMinutes(now: number) {
+    for (const [minute, { startedMs, stop }] of minutes) {
+      if (minute < now - 1) minutes.delete(minute)
+      if (minute < now - 1 || (minute < now && minuteOf(startedMs) <= minute)) stop.abort()
+    }
+  }
+
+  /** The entry of this minute, created if missing. */
   function minuteAt(minute: number, nowMs: number): Minute {
-    for (const old of minutes.keys()) if (old < minuteOf(nowMs) - 1) minutes.delete(old)
+    endMinutes(minuteOf(nowMs))
     let found = minutes.get(minute)
     if (found === undefined) {
       const top = createTopCounts(candidatesMax)
       const finalists = { keyIds: [], monoMs: -Infinity }
-      found = { minute, top, finalists, done: null, scanning: null, startedMs: nowMs, scanned: 0 }
+      const stop = new AbortController()
+      found = { minute, top, finalists, done: null, scanning: null, startedMs: nowMs, scanned: 0, stop }
       minutes.set(minute, found)
     }
     return found
   }
 
   async function scan(of: Minute) {
-    const { signal } = stopping
+    if (isIdle || minutes.get(of.minute) !== of) return
+    of.stop = new AbortController()
+    const { signal } = of.stop
     of.startedMs = await counter.now()
     of.scanned = 0
     const visit = (slice: KeyCount[], read: number) => {
@@ -134,7 +153,7 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
   return {
     async read(which, lane) {
       idle.refresh()
-      if (stopping.signal.aborted) stopping = new AbortController()
+      isIdle = false
       const nowMs = await counter.now()
       const isCurrent = which === 'current'
       const of = minuteAt(minuteOf(nowMs) - (isCurrent ? 0 : 1), nowMs)
@@ -152,7 +171,7 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
     },
     close() {
       clearTimeout(idle)
-      stopping.abort()
+      stopAll()
     },
   }
 }

@@ -214,6 +214,26 @@ t.test('a long scan shows what it has so far, and ends when nobody asks any more
   t.match(await later, { complete: true, scanned: 2 })
 })
 
+t.test('a long scan ends with its minute, and does not keep the next one waiting', async (t) => {
+  const { read, scans, hold, setMinute } = openBoard()
+  hold()
+  t.match(await read('current'), { minute: 100, complete: false })
+  setMinute(101)
+  const next = read('current')
+  while (!scans[0]!.signal.aborted) await nextTurn()
+  scans[0]!.goOn()
+  while (scans.length < 2) await nextTurn()
+  t.equal(scans[1]!.minute, 101)
+  const last = read('last')
+  scans[1]!.goOn()
+  while (scans.length < 3) await nextTurn()
+  setMinute(102)
+  await read('current')
+  t.equal(scans[2]!.signal.aborted, true, 'nobody can ask for minute 100 any more')
+  scans[2]!.goOn()
+  t.match([await next, await last], [{ minute: 101, complete: true }, { minute: 100 }])
+})
+
 t.test('the scans of the two minutes follow each other', async (t) => {
   const { read, scans, hold } = openBoard()
   hold()
