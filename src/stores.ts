@@ -129,6 +129,11 @@ export interface Counter {
    */
   countsOf(keyIds: string[], minutes: number[]): Promise<{ counts: number[]; mode: Counter['mode'] }>
   /**
+   * The counts of this or the last minute as this instance saw them at its own last hit of each key,
+   * by key. Changes with every hit.
+   */
+  known(minute: number): ReadonlyMap<string, number>
+  /**
    * The counting clock, Unix milliseconds; in a cluster the one furthest behind, so that a minute
    * before it is over on every node. Never rejects.
    */

@@ -57,6 +57,7 @@ export function createMemoryCounter(options: MemoryCounterOptions = {}): Counter
       const countOf = (keyId: string) => minutes.map((minute) => counts.of(minute).get(keyId) ?? 0)
       return { counts: keyIds.flatMap(countOf), mode: 'memory' }
     },
+    known: counts.of,
     now: async () => now(),
     takeHits: counts.takeHits,
     isShort: counts.isShort,

@@ -47,7 +47,10 @@ export const candidatesMax = 10_000
  * each later one takes this many of the best of the last one and as many of the most used keys.
  */
 const finalistsMax = 150
-/** It also takes this many of the keys that have risen since: only these can overtake the best. */
+/**
+ * It also takes this many of the keys that are new or have doubled since. To rank every key that
+ * has risen would be to rank all keys in use every second.
+ */
 const risenMax = 1000
 /** Nobody watches if the last ranking was this long ago: longer than a view of an unread minute. */
 const watchedMs = 6000

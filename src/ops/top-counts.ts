@@ -8,7 +8,10 @@ export interface TopCounts {
   floor(): number
   /** Highest first, at most `max`. */
   highest(max: number): KeyCount[]
-  /** Those that were added or have risen since they were last taken, at most `max`. */
+  /**
+   * Those that are new, or have passed a power of two since they were last taken: at the latest
+   * when their count has doubled. At most `max`.
+   */
   takeRisen(max: number): KeyCount[]
   /** The counts of these keys, of those that are remembered. */
   of(keyIds: readonly string[]): KeyCount[]
@@ -27,6 +30,8 @@ function fewHighest(counts: ReadonlyMap<string, number>, max: number): KeyCount[
   }
   return found
 }
+
+const bitsOf = (count: number) => 32 - Math.clz32(count)
 
 /** Remembers at least the `keep` highest counts, at most twice as many. */
 export function createTopCounts(keep: number): TopCounts {
@@ -55,8 +60,8 @@ export function createTopCounts(keep: number): TopCounts {
       for (const { keyId, count } of slice) {
         const known = counts.get(keyId) ?? floor
         if (count <= known) continue
+        if (!counts.has(keyId) || bitsOf(count) > bitsOf(known)) risen.add(keyId)
         counts.set(keyId, count)
-        risen.add(keyId)
         if (counts.size < 2 * keep) continue
         const kept = highest(keep)
         counts = new Map(kept.map(({ keyId, count }) => [keyId, count]))

@@ -160,6 +160,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
       scripts.confirmVersion(keyId, lease, version, versionTtlS).then(settled, settled)
     },
     ...readCounters({ client, servers, shards, shardOf, lastCounts, patience, onScanned }),
+    known: lastCounts.of,
     takeHits: lastCounts.takeHits,
     isShort: lastCounts.isShort,
     async close() {

@@ -47,9 +47,12 @@ function openBoard() {
       }),
     )
   }
-  const board = createBoard({ counter: { ...memory, scan }, keys: { rank } })
+  /** What this instance knows without a scan. */
+  const known = new Map<string, number>()
+  const board = createBoard({ counter: { ...memory, scan, known: () => known }, keys: { rank } })
   return {
     board,
+    known,
     scans,
     limits,
     ranked,
@@ -101,7 +104,7 @@ t.test('a scan may use 5 % of a core of Redis, and 1 % while this instance is bu
   const { share } = scans[0]!
   const shares = [0, 0.1, 0.2, 1].map((busy) => {
     utilization = busy
-    return Number(share().toFixed(3))
+    return Number(share().toFixed(5))
   })
   t.strictSame(shares, [0.05, 0.03, 0.01, 0.01])
 })
@@ -212,6 +215,22 @@ t.test('a long scan shows what it has so far, and ends when nobody asks any more
   t.equal(scans[1]!.signal.aborted, false)
   scans[1]!.goOn()
   t.match(await later, { complete: true, scanned: 2 })
+})
+
+t.test('what this instance has counted is shown before it is scanned, and all has its turn', async (t) => {
+  const { read, hold, known } = openBoard()
+  hold()
+  for (let i = 1; i <= 1500; i++) known.set(`apk_${i}`, i)
+  const first = async () => {
+    const view = await read('current')
+    t.match(view, { complete: false, scanned: 0 })
+    clock.tick(1000)
+    return view.keys[0]
+  }
+  t.match(await first(), { id: 'apk_1000', used: 1000 })
+  known.set('apk_3', 3000)
+  t.match(await first(), { id: 'apk_1500', used: 1500 })
+  t.match(await first(), { id: 'apk_3', used: 3000 })
 })
 
 t.test('a long scan ends with its minute, and does not keep the next one waiting', async (t) => {
