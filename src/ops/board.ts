@@ -41,8 +41,11 @@ const patienceMs = 500
 const idleMs = 5000
 /** Of a core of each Redis server: what a scan may use while this instance has nothing to do. */
 const shareMax = 0.05
-/** And while it is busy: then the scan would slow down requests. */
-const shareMin = 0.01
+/**
+ * And while it is busy: then the scan would slow down requests. What the callers of this instance
+ * use is known without it.
+ */
+const shareMin = 0.0025
 /** Utilization of the event loop, 0 to 1, from which on the instance is busy. */
 const busyFrom = 0.2
 

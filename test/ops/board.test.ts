@@ -95,7 +95,7 @@ t.test('everybody who asks within a second shares a scan', async (t) => {
   t.equal(scans.length, 2)
 })
 
-t.test('a scan may use 5 % of a core of Redis, and 1 % while this instance is busy', async (t) => {
+t.test('a scan may use 5 % of a core of Redis, and 0.25 % while this instance is busy', async (t) => {
   const { read, scans } = openBoard()
   let utilization = 0
   const eventLoopUtilization = () => ({ idle: 0, active: 0, utilization })
@@ -106,7 +106,7 @@ t.test('a scan may use 5 % of a core of Redis, and 1 % while this instance is bu
     utilization = busy
     return Number(share().toFixed(5))
   })
-  t.strictSame(shares, [0.05, 0.03, 0.01, 0.01])
+  t.strictSame(shares, [0.05, 0.02625, 0.0025, 0.0025])
 })
 
 t.test('the last minute is scanned once when it is over, and not again', async (t) => {
