@@ -47,10 +47,18 @@ export async function scanServer(redis: Redis, options: ServerScan): Promise<Err
     if (cursor === '0') break
     const elapsedMs = performance.now() - startedMs
     const now = typeof share === 'number' ? share : share()
-    const waitMs = Math.min(slice.usedMs, elapsedMs) / now - elapsedMs
-    await sleep(Math.max(waitMs, 0), undefined, { signal }).catch(() => {})
+    await sleep(pauseMs(slice.usedMs, elapsedMs, now), undefined, { signal }).catch(() => {})
   }
   return null
+}
+
+/** If a slice asks for more, the server was held up while it ran: it had no core to run on. */
+const pauseMaxMs = 10_000
+
+/** How long to wait after a slice, so that the server spends no more than its share on the scan. */
+export function pauseMs(usedMs: number, elapsedMs: number, share: number): number {
+  const waitMs = Math.min(usedMs, elapsedMs) / share - elapsedMs
+  return Math.min(Math.max(waitMs, 0), pauseMaxMs)
 }
 
 interface Slice {

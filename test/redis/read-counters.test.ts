@@ -6,7 +6,7 @@ import type { Redis } from 'ioredis'
 import t, { type Test } from 'tap'
 import { createMinuteCounts } from '../../src/memory/minute-counts.ts'
 import { readCounters } from '../../src/redis/read-counters.ts'
-import { scanServer } from '../../src/redis/scan-server.ts'
+import { pauseMs, scanServer } from '../../src/redis/scan-server.ts'
 import type { Servers } from '../../src/redis/servers.ts'
 import type { Shard } from '../../src/redis/shard.ts'
 import { minuteOf } from '../../src/rules/window.ts'
@@ -223,6 +223,11 @@ t.test('the time that a slice took counts as waited', async (t) => {
   const settings = { minute: 5, share: 0.5, timeoutMs: 60_000, visit() {}, readAlone }
   t.equal(await scanServer(redis, settings), null)
   t.equal(performance.now(), slices.length * 2 * usedMs)
+})
+
+t.test('a server that is held up once does not hold up the scan for minutes', async (t) => {
+  t.equal(pauseMs(1, 2, 0.0025), 398)
+  t.equal(pauseMs(500, 501, 0.0025), 10_000)
 })
 
 t.test('a slice that arrives after the signal is not visited', async (t) => {
