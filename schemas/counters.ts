@@ -55,7 +55,7 @@ export const Counters = Type.Object(
     }),
     lost: Type.Boolean({
       description:
-        'Whether requests of the minute may be missing, because Redis has lost counts or this instance counted alone. Counts are then lower bounds.',
+        'Whether this instance has noticed that requests of the minute are missing: Redis has lost counts, or was down. Counts are then lower bounds.',
       examples: [false],
     }),
     named: Type.Boolean({

@@ -516,7 +516,7 @@ export interface components {
              */
             fault: "wrong_password" | "no_permission" | "certificate" | "tls" | "unknown_host" | "refused" | "unreachable" | "disconnected" | "timeout" | "loading" | "read_only" | "out_of_memory" | "cluster_down" | "other" | null;
             /**
-             * @description Whether requests of the minute may be missing, because Redis has lost counts or this instance counted alone. Counts are then lower bounds.
+             * @description Whether this instance has noticed that requests of the minute are missing: Redis has lost counts, or was down. Counts are then lower bounds.
              * @example false
              */
             lost: boolean;

@@ -43,8 +43,10 @@ export function decide(
   { monoMs, shared }: CountReply,
   trust: Trust,
 ): Decision {
-  // No change answered before the request can be missing from a read that began after it.
-  if (key.isOwnRead && minVersionOf(version) <= key.version && monoMs < key.expiresAtMonoMs) return 'admit'
+  // No change answered before the request can be missing from a read that began after it. Where the
+  // counter has a lease, the next read confirms the version for the requests that follow.
+  if (key.isOwnRead && minVersionOf(version) <= key.version && monoMs < key.expiresAtMonoMs)
+    return typeof version === 'string' ? 'refresh_ahead' : 'admit'
   const isCurrent =
     typeof version === 'number' &&
     version <= key.version &&

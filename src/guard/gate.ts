@@ -105,9 +105,20 @@ export function createGate(options: GateOptions): Gate {
       // Without a version in the counter, nothing shows that a standby has the last change.
       if (found.role === 'standby' && minVersion === 0)
         return done(new Unavailable('Postgres is a standby, which may lack changes of the key'))
-      if (typeof version === 'string') counter.confirm({ keyId: key.id, version: found.key.version }, version)
+      confirm(found, version)
       done(null, admit(found.key, count, reply.nowMs))
     }, onFailure)
+  }
+
+  /** Only what was read after the lease began. */
+  function confirm({ key }: Found, version: number | Lease) {
+    if (typeof version === 'string') counter.confirm({ keyId: key.id, version: key.version }, version)
+  }
+
+  function refresh(key: CachedKey, version: number | Lease) {
+    reader.refresh(key, (found) => {
+      if (found.role === 'primary' && found.key.version >= minVersionOf(version)) confirm(found, version)
+    })
   }
 
   function shed(done: Done) {
@@ -137,7 +148,7 @@ export function createGate(options: GateOptions): Gate {
         if (decision === 'read_first') return readFirst({ key, count, version, reply }, done, done)
         if (decision === 'read_or_go_on')
           return readFirst({ key, count, version, reply }, done, () => done(null, admit(key, count, nowMs)))
-        if (decision === 'refresh_ahead') reader.refresh(key)
+        if (decision === 'refresh_ahead') refresh(key, version)
         done(null, admit(key, count, nowMs))
       })
       if (!taken) shed(done)

@@ -38,8 +38,8 @@ export interface KeyReader {
    * before.
    */
   read(cacheName: string, hashes: TokenHashes): Promise<Found | Denied>
-  /** Reads the key again in the background. */
-  refresh(key: CachedKey): void
+  /** Reads the key again in the background. `onRead` is called if it is still usable. */
+  refresh(key: CachedKey, onRead: (found: Found) => void): void
   drained(): Promise<void>
 }
 
@@ -120,21 +120,24 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
     return { ok: true, key, role }
   }
 
-  const toRefresh: CachedKey[] = []
+  const toRefresh: { key: CachedKey; onRead: (found: Found) => void }[] = []
 
   function refreshAll() {
-    for (const key of toRefresh.splice(0))
-      read(key.cacheName, key).catch(() => {
-        key.refreshing = false
-      })
+    for (const { key, onRead } of toRefresh.splice(0))
+      read(key.cacheName, key).then(
+        (found) => found.ok && onRead(found),
+        () => {
+          key.refreshing = false
+        },
+      )
   }
 
   return {
     read,
-    refresh(key) {
+    refresh(key, onRead) {
       if (key.refreshing) return
       key.refreshing = true
-      if (toRefresh.push(key) === 1) setTimeout(refreshAll, refreshAfterMs).unref()
+      if (toRefresh.push({ key, onRead }) === 1) setTimeout(refreshAll, refreshAfterMs).unref()
     },
     drained: () => lookups.drained(),
   }

@@ -5,7 +5,9 @@ import { nowS } from '../api/values.ts'
 import { deleteUser, makeCaller } from '../instance.ts'
 import { startAdmin, verify } from './admin.ts'
 
-const { instance, sql, admin, entriesOf, startOther } = await startAdmin(t, { LOG_LEVEL: 'trace' })
+const { instance, sql, admin, entriesOf, startOther, untilConfirmed } = await startAdmin(t, {
+  LOG_LEVEL: 'trace',
+})
 const other = await startOther()
 const { mint } = instance.service.stores.tokenFormat
 const scan = (text: string, more: object = {}) => admin('POST', 'keys/scan', { text, ...more })
@@ -57,6 +59,7 @@ t.test('with `revoke`, every instance refuses what was found when the answer com
 t.test('a key whose revocation was lost on its way to the others is revoked again', async (t) => {
   const { id, token } = await makeCaller(instance)
   t.equal(await verify(other, token), 200)
+  await untilConfirmed(id)
   const revokedAgo = (seconds: number) => sql`
     update api_keys set revoked_at = now() - make_interval(secs => ${seconds}), version = version + 1
     where id = ${id}`

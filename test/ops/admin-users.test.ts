@@ -8,7 +8,7 @@ import { makeKey, realTimeLimits, startInstance } from '../instance.ts'
 import { actor } from '../postgres/open-stores.ts'
 import { ada, bob, startAdmin, verify } from './admin.ts'
 
-const { services, instance, ops, sql, admin, entriesOf, startOther } = await startAdmin(t)
+const { services, instance, ops, sql, admin, entriesOf, startOther, untilConfirmed } = await startAdmin(t)
 const other = await startOther()
 
 let made = 0
@@ -235,6 +235,7 @@ t.test('a repeated revocation is published again, as its first answer may have b
   const user = await aUser()
   const { id, token } = await makeKey(instance, { userId: user.id })
   t.equal(await verify(other, token), 200)
+  await untilConfirmed(id)
   await sql`update api_keys set revoked_at = now(), version = version + 1 where id = ${id}`
   t.equal(await verify(other, token), 200, 'nothing was published')
   t.strictSame((await admin('POST', `users/${user.id}/revoke-keys`)).body, { revoked: 0 })

@@ -2,6 +2,7 @@
 import type { Test } from 'tap'
 import { openDatabase } from '../api/database.ts'
 import { type Ask, startInstance, startOps } from '../instance.ts'
+import { until } from '../process/until.ts'
 import { useServices } from '../services/index.ts'
 
 export const ada = 'a-token-of-adas-own'
@@ -21,7 +22,11 @@ export async function startAdmin(t: Test, more: Record<string, string> = {}) {
     select event, actor, key_id, user_id, reason, method, path, ip, user_agent, details
     from audit_log where request_id = ${headers.get('x-request-id')} order by occurred_at, id`
   const startOther = () => startInstance(t, services, { ...env, ...more })
-  return { services, instance, ops, sql, admin, entriesOf, startOther }
+  const redis = services.connectRedis()
+  /** A moment after the first request, the key is read again, and used from the cache from then on. */
+  const untilConfirmed = (keyId: string) =>
+    until('its version is confirmed', async () => /^\d+$/.test((await redis.get(`rl:{${keyId}}:v`)) ?? ''))
+  return { services, instance, ops, sql, admin, entriesOf, startOther, untilConfirmed }
 }
 
 export const verify = (
