@@ -83,7 +83,7 @@ async function live(read: () => Promise<Counters>): Promise<void> {
 
 const head = ['used', 'limit', 'share', 'limited', 'key', 'prefix', 'owner', 'name']
 
-function linesOf({ minute, as_of, source, complete, scanned, fault, lost, named, keys }: Counters): string[] {
+function linesOf({ minute, as_of, source, complete, scanned, fault, named, keys }: Counters): string[] {
   const rows = keys.map((key) => [
     String(key.used),
     String(key.limit ?? '-'),
@@ -97,7 +97,6 @@ function linesOf({ minute, as_of, source, complete, scanned, fault, lost, named,
   const notes = [
     ...(complete ? [] : ['not all are read yet']),
     ...(source === 'redis' ? [] : [`Redis is not counting (${fault ?? 'down'}): nothing is known here`]),
-    ...(lost ? ['counts were lost: each is at least that high'] : []),
     ...(named ? [] : ['Postgres is down: no names and limits']),
   ]
   const about = `minute ${moment(minute)}  as of ${moment(as_of)}  ${scanned} keys`

@@ -41,6 +41,16 @@ t.test('a change is 200 and the key object, with everything else as it was', asy
   }
 })
 
+t.test('a change and a revocation show a use that is not stored yet', async (t) => {
+  const key = await make()
+  const since = nowS()
+  await verify(key)
+  const changed = await patch(key.id, { name: 'used' })
+  await sql`update api_keys set last_used_at = null where id = ${key.id}`
+  await verify(key)
+  for (const { body } of [changed, await revoke(key.id)]) t.ok(body.last_used_at >= since)
+})
+
 t.test('a changed limit and expiry hold for the next request on every instance', async (t) => {
   const key = await make({ rateLimitRpm: 100 })
   const seen = async () => {

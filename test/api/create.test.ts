@@ -61,6 +61,10 @@ t.test('a created key works at once, on every instance, for its user and with it
   }
 })
 
+t.test('a key does not expire in the second in which it is created', async (t) => {
+  expectError(t, await create({ name: 'x', expires_at: nowS() }), 'invalid_parameter', 'expires_at')
+})
+
 t.test('no key is given a higher limit than the operator allows', async (t) => {
   const ops = await startOps(t, configured)
   const { token, userId, id } = await makeCaller(configured, { rateLimitRpm: 1000 })

@@ -49,6 +49,7 @@ t.test(
     counts.add('apk_1', 8, 4, 4)
     counts.add('apk_2', 7, 1, 3)
     t.strictSame([counts.isShort(7), counts.isShort(8)], [true, false])
+    t.equal(counts.isShort(9), false, 'nothing is known of a minute that has not begun')
     counts.add('apk_1', 9, 1)
     t.strictSame([counts.isShort(7), counts.isShort(9)], [false, false])
     counts.add('apk_1', 9, 0, 0)

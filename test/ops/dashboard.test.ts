@@ -229,6 +229,7 @@ test('with Redis or Postgres down it says so, and shows what this instance knows
   await shown(page, /this instance only/)
   await redis.restart()
   await shown(page, 'Redis counts')
+  await shown(page, /counts were lost/)
   network.cut()
   network.refuse()
   await shown(page, 'Postgres is down')

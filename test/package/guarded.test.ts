@@ -154,6 +154,7 @@ t.test('the guard says who calls, and what to answer to everybody else', async (
   const over = [await check(), await check()].find(({ ok }) => !ok) as Refused
   t.equal(over.status, 429)
   t.match(over.headers, { 'x-ratelimit-limit': '1', 'x-ratelimit-remaining': '0', 'retry-after': /^\d+$/ })
+  t.match(over.headers, { 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' })
   t.equal(envelopeOf(over.body).docs_url, 'https://keys.example/docs/errors/rate_limit_exceeded')
 
   for (const none of [undefined, null, []]) t.equal(statusOf(await guard.check(none)), 401)

@@ -99,8 +99,11 @@ t.test('one audit entry links both keys, and is found under either', async (t) =
   t.strictSame(more, [])
   const expected = { event: 'key.rotated', key_id: id, user_id: user.id, actor: `key:${id}` }
   t.match(entry, { ...expected, details: { successor_id, old_key_ends_at } })
-  const second = await rotate(successor_id, user.id, 0, actor())
+  const again = actor()
+  const second = await rotate(successor_id, user.id, 0, again)
   if (!second.ok) return t.fail(second.reason)
+  const { revokedAt } = (await keys.get(successor_id, user.id))!
+  t.match(await audit.find(again.requestId), [{ details: { old_key_ends_at: revokedAt } }])
   const events = async (keyId: string) =>
     (await audit.list({ keyId, limit: 10 })).map(({ event, key_id }) => [event, key_id])
   t.strictSame(await events(id), [

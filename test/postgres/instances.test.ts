@@ -1,0 +1,39 @@
+// Whom a change that Redis does not confirm must wait for, as far as Postgres knows.
+import t from 'tap'
+import { createInstanceStore } from '../../src/postgres/instances.ts'
+import { createPool } from '../../src/postgres/pool.ts'
+import { openStores } from './open-stores.ts'
+
+const { sql, url } = await openStores(t)
+const pool = createPool({ url, purpose: 'test', max: 1, timeoutMs: 30_000 })
+t.teardown(() => pool.close())
+const { fences, report, remove } = createInstanceStore(
+  { instances: pool, management: pool },
+  { outageTtlMs: 60_000 },
+)
+const instance = { id: 'ins_1', version: '1', uptimeS: 1, counting: 'shared', postgres: 'ok', traffic: {} }
+const reported = (fence: number) => report(instance as never, fence)
+
+t.test('a fence is passed once every instance has reported it, or has stopped', async (t) => {
+  const fence = await fences.raise()
+  t.equal(await reported(fence - 1), fence, 'a report learns the latest')
+  t.equal(await fences.passed(fence), false)
+  await reported(fence)
+  t.equal(await fences.passed(fence), true)
+  const next = await fences.raise()
+  t.ok(next > fence)
+  t.equal(await fences.passed(next), false)
+  await remove('ins_1')
+  t.equal(await fences.passed(next), true)
+})
+
+t.test('a silent instance is waited for until it can use no old copy, by any clock', async (t) => {
+  const fence = await fences.raise()
+  await reported(fence - 1)
+  const silentFor = async (seconds: number) => {
+    await sql`update instances set seen_at = clock_timestamp() - make_interval(secs => ${seconds})`
+    return fences.passed(fence)
+  }
+  t.equal(await silentFor(60.5), false)
+  t.equal(await silentFor(61), true)
+})
