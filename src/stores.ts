@@ -352,8 +352,14 @@ export interface UserStore {
     actor: Actor,
   ): Promise<{ ok: true; user: User } | ExternalIdTaken>
   get(id: string, lane?: Operator): Promise<User | null>
-  /** Newest first, at most `limit`; null if `startingAfter` is no user. */
-  list(page: Page & { externalId?: string | undefined }, lane?: Operator): Promise<User[] | null>
+  /**
+   * Newest first, at most `limit`; null if `startingAfter` is no user. `externalIdHash`: SHA-256 in
+   * hex, for an external id that must not be in a statement. It reads every user.
+   */
+  list(
+    page: Page & { externalId?: string | undefined; externalIdHash?: string },
+    lane?: Operator,
+  ): Promise<User[] | null>
   change(
     id: string,
     change: { name?: string; externalId?: string | null },

@@ -18,9 +18,11 @@ export const lookup = command('lookup <anything>', {
   summary: 'show what a key, prefix, id or external id is; - reads it from stdin',
   example: 'lookup -      (type or pipe a whole key, so that it stays out of your shell history)',
   async run({ config, args: [given = ''] }) {
-    const query = (given === '-' ? await fromStdin() : given).trim()
-    if (query === '' || query.length > queryMax) throw new Error(`lookup needs 1 to ${queryMax} characters`)
-    if (!new RegExp(namePattern, 'u').test(query)) throw new Error('lookup takes no control characters')
+    const query = given === '-' ? await fromStdin() : given
+    const trimmed = query.trim()
+    if (trimmed === '' || trimmed.length > queryMax)
+      throw new Error(`lookup needs 1 to ${queryMax} characters`)
+    if (!new RegExp(namePattern, 'u').test(trimmed)) throw new Error('lookup takes no control characters')
     const format = tokenFormat(config.tokenPrefix)
     if (given !== '-' && format.isIn(given)) process.stderr.write(`${historyWarning}\n`)
     const found = await withStores(config, (stores) => {
@@ -30,7 +32,7 @@ export const lookup = command('lookup <anything>', {
     if (found === null)
       throw new Error(
         `nothing found: no key, prefix, id or external id matches${
-          format.isShort(query) ? `; give all ${format.displayPrefixLength} characters of a prefix` : ''
+          format.isShort(trimmed) ? `; give all ${format.displayPrefixLength} characters of a prefix` : ''
         }`,
       )
     return { json: found, lines: linesOf(found) }

@@ -63,7 +63,7 @@ export function createUserStore({ management: pool, bulk }: UserPools, publish: 
 
     get: (id, lane) => inLane(lane, (sql) => find(sql, id)),
 
-    list: ({ limit, startingAfter, externalId }, lane) =>
+    list: ({ limit, startingAfter, externalId, externalIdHash }, lane) =>
       inLane(lane, async (sql) => {
         const after = startingAfter === undefined ? undefined : safeId(startingAfter)
         if (after !== undefined && (await find(sql, after)) === null) return null
@@ -71,6 +71,7 @@ export function createUserStore({ management: pool, bulk }: UserPools, publish: 
           select ${columns(sql)} from users
           where true
             ${externalId === undefined ? sql`` : sql`and external_id = ${externalId}`}
+            ${externalIdHash === undefined ? sql`` : sql`and encode(sha256(convert_to(external_id, 'UTF8')), 'hex') = ${externalIdHash}`}
             ${after === undefined ? sql`` : sql`and (created_at, id) < (select created_at, id from users where id = ${after})`}
           -- Qualified, because the output column created_at has whole seconds only.
           order by users.created_at desc, users.id desc

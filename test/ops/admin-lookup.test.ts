@@ -88,6 +88,10 @@ t.test('a user is found by id and by external_id, whatever that looks like', asy
     'req_1',
     'lk_Unknown',
     'lk_',
+    'lk_customer_42',
+    'lk_550e8400e29b41d4a716446655440000ünï',
+    ' padded ',
+    'not padded',
   ]) {
     const user = (await admin('POST', 'users', { name: 'x', external_id })).body
     t.strictSame(
@@ -97,6 +101,8 @@ t.test('a user is found by id and by external_id, whatever that looks like', asy
     )
     t.strictSame((await lookUp(user.id)).body.user, user)
   }
+  t.match((await lookUp(' not padded ')).body, { user: { external_id: 'not padded' } })
+  expectError(t, await lookUp('padded'), 'not_found', 'query')
   const { id: userId } = await makeUser(instance)
   const { token, id: keyId } = await makeKey(instance, { userId })
   await deleteUser(instance, userId)

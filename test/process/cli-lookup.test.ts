@@ -8,7 +8,7 @@ import { builtCli } from './built.ts'
 import { externalEnv, openCommandLine } from './latchkey.ts'
 
 const env = externalEnv(await useServices(t))
-const { run } = await openCommandLine(t, env)
+const { run, runWith } = await openCommandLine(t, env)
 const answerOf = async (...words: string[]) => JSON.parse((await run(...words, '--json')).stdout)
 
 const user = await answerOf('users', 'create', '--name', 'Ada', '--external-id', 'customer-17')
@@ -52,6 +52,15 @@ t.test('a prefix, an id, an external id and a request id are found', async (t) =
   }
   t.match((await run('lookup', 'customer-17')).stdout, /^what +user\nstate +active$/m)
   t.match((await run('lookup', entry.request_id)).stdout, /audit entries\n.*\n.*key\.created/)
+})
+
+t.test('an external id that begins like a key, or has outer spaces, is found', async (t) => {
+  const asAcme = { ...env, KEY_PREFIX: 'acme' }
+  for (const id of ['acme_customer_42', ' padded ']) {
+    await runWith(asAcme, 'users', 'create', '--name', 'x', '--external-id', id)
+    const { stdout } = await runWith(asAcme, 'lookup', id, '--json')
+    t.match(JSON.parse(stdout || 'null'), { type: 'user', user: { external_id: id } })
+  }
 })
 
 t.test('characters that nothing can have are refused', async (t) => {

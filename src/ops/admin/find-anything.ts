@@ -2,6 +2,7 @@
  * Identifies what a customer has sent: a key, its beginning, an id or an external id. A whole key is
  * hashed at once. It is neither stored nor logged, and reaches Postgres as its hash only.
  */
+import { createHash } from 'node:crypto'
 import type { AdminKey } from '../../../schemas/key.ts'
 import type { Lookup } from '../../../schemas/lookup.ts'
 import type { KeyHasher } from '../../rules/key-hasher.ts'
@@ -38,15 +39,19 @@ export interface Asker {
   toBody: (key: StoredKey) => AdminKey
 }
 
-/** Null if there is no such thing. */
+/** A shorter run gives little of a key away. With `%`, a key may be percent-encoded. */
+const muchOfAKey = /[0-9A-Za-z]{16}|%/
+
+/** Outer white space is ignored, except in an external id that has it. Null if there is no such thing. */
 export type FindAnything = (query: string, asker: Asker) => Promise<Lookup | null>
 
 export function anythingFinder(options: FindOptions): FindAnything {
   const { keys, users, audit, counter, hasher, tokenFormat } = options
   const prefixLength = tokenFormat.displayPrefixLength
 
-  async function find(query: string, asker: Asker): Promise<Lookup | null> {
+  async function find(given: string, asker: Asker): Promise<Lookup | null> {
     const { lane } = asker
+    const query = given.trim()
     if (tokenFormat.isWellFormed(query)) {
       const { hash, previousHash } = hasher.hashesOf(query)
       const hashes = previousHash === null ? [hash] : [hash, previousHash]
@@ -57,12 +62,28 @@ export function anythingFinder(options: FindOptions): FindAnything {
       if (found!.length > 1) return { type: 'keys', keys: found!.map(asker.toBody) }
       if (found!.length === 1) return aboutKey(found![0]!, asker)
     }
-    // Contains a key, or nearly one: it must not be sent to Postgres as text.
-    if (query.length > prefixLength && tokenFormat.redact(query) !== query) return null
-    return (
-      (await byId(query, asker)) ??
-      aboutUser((await users.list({ limit: 1, externalId: query }, lane))![0] ?? null, asker)
-    )
+    return (await byId(query, asker)) ?? aboutUser(await byExternalId(given, query, lane), asker)
+  }
+
+  async function byExternalId(given: string, trimmed: string, lane: Operator): Promise<User | null> {
+    // No external id contains a key: see requireNoKeyIn.
+    if (tokenFormat.isIn(given)) return null
+    for (const text of new Set([given, trimmed])) {
+      const [user] = (await users.list({ limit: 1, ...named(text) }, lane))!
+      if (user !== undefined) return user
+    }
+    return null
+  }
+
+  /**
+   * What may be most of a key is sent to Postgres as its hash only, even if that reads every user:
+   * an external id may begin like a key.
+   */
+  function named(text: string) {
+    const mayShowKey = muchOfAKey.test(text) && tokenFormat.redact(text) !== text
+    return mayShowKey
+      ? { externalIdHash: createHash('sha256').update(text).digest('hex') }
+      : { externalId: text }
   }
 
   async function byId(id: string, asker: Asker) {

@@ -32,7 +32,7 @@ export const lookupRoute: FastifyPluginAsyncTypebox<LookupOptions> = async (app,
     },
     async (request) => {
       const toBody = withPendingUses(options.lastUsed, adminKeyBody)
-      const found = await find(request.body.query.trim(), { lane: laneOf(request), toBody })
+      const found = await find(request.body.query, { lane: laneOf(request), toBody })
       if (found === null) throw notFound('query')
       return found
     },
