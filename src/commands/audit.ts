@@ -51,16 +51,22 @@ const find = command('find <req_…>', {
   summary: 'show why a request was refused, or what it changed',
   example: 'audit find req_0mwpepm4t0000025uf9bfeblpp',
   async run({ config, args: [id = ''] }) {
-    const [entry] = await withReaders(config, ({ audit }) => audit.find(id))
+    const [entry, ...more] = await withReaders(config, ({ audit }) => audit.find(id))
     if (entry === undefined) throw new Error(`no audit entry has the request id ${id}`)
-    const present = Object.entries(entry).filter(([, value]) => value !== null)
-    const rows = present.map(([name, value]) => [
-      name,
-      typeof value === 'string' ? value : JSON.stringify(value),
-    ])
-    return { json: entry, lines: table(null, rows) }
+    return {
+      json: more.length === 0 ? entry : { ...entry, more },
+      lines: [entry, ...more].flatMap((one, i) => [...(i === 0 ? [] : ['']), ...factsOf(one)]),
+    }
   },
 })
+
+function factsOf(entry: AuditEntry): string[] {
+  const present = Object.entries(entry).filter(([, value]) => value !== null)
+  return table(
+    null,
+    present.map(([name, value]) => [name, typeof value === 'string' ? value : JSON.stringify(value)]),
+  )
+}
 
 const list = command<Filter>('list', {
   summary: 'list entries, newest first',

@@ -51,6 +51,37 @@ t.test(
   },
 )
 
+t.test('find shows every entry of a request', async (t) => {
+  const databaseUrl = await services.createDatabase()
+  const { run } = await openCommandLine(t, externalEnv({ ...services, databaseUrl }))
+  const instance = await startInstance(t, { ...services, databaseUrl })
+  const refusal = { method: 'GET', path: '/', ip: null, userAgent: null, userId: null, details: null }
+  const record = (requestId: string, keyIds: string[]) =>
+    instance.service.stores.audit.recordRefusals(
+      keyIds.map((keyId) => ({ ...refusal, requestId, reason: 'revoked' as const, keyId })),
+    )
+  await record('req_one', ['apk_1'])
+  await record('req_three', ['apk_1', 'apk_2', 'apk_3'])
+
+  const [one, three] = [
+    JSON.parse((await run('audit', 'find', 'req_one', '--json')).stdout),
+    JSON.parse((await run('audit', 'find', 'req_three', '--json')).stdout),
+  ]
+  t.match(one, { request_id: 'req_one', key_id: 'apk_1' })
+  t.notOk('more' in one)
+  t.match(three, {
+    request_id: 'req_three',
+    key_id: 'apk_1',
+    more: [{ key_id: 'apk_2' }, { key_id: 'apk_3' }],
+  })
+  const { stdout } = await run('audit', 'find', 'req_three')
+  t.match(
+    stdout,
+    /^id +aud_\w+\n[\s\S]*key_id +apk_1\n[\s\S]*\n\nid [\s\S]*key_id +apk_2\n[\s\S]*\n\nid [\s\S]*key_id +apk_3\n/,
+  )
+  t.match((await run('audit', 'find', 'req_one')).stdout, /^id +aud_\w+\n[\s\S]*key_id +apk_1\n/)
+})
+
 t.test('stats count refusals by reason, key and address, the most frequent first', async (t) => {
   const databaseUrl = await services.createDatabase()
   const { run } = await openCommandLine(t, externalEnv({ ...services, databaseUrl }))
