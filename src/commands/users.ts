@@ -81,7 +81,7 @@ const update = command<{ name?: string; externalId?: string | false }>('update <
     if (name === undefined && externalId === undefined)
       throw new Error('users update needs --name, --external-id or --no-external-id')
     if (name !== undefined) checkLabel('--name', name, config)
-    if (externalId) checkLabel('--external-id', externalId, config)
+    if (typeof externalId === 'string') checkLabel('--external-id', externalId, config)
     const change = {
       ...(name !== undefined && { name }),
       ...(externalId !== undefined && { externalId: externalId === false ? null : externalId }),

@@ -68,6 +68,7 @@ t.test('a command that is written wrongly, or names an absent id, is refused in 
     [['users', 'update', 'usr_absent', '--name', 'x'], /usr_absent/],
     [['users', 'update', 'usr_absent', '--external-id', `once ${tokenFormat('lk').mint()}`], /--external-id/],
     [['users', 'create', '--name', 'y', '--external-id', 'taken'], /external id/],
+    [['users', 'update', user[1]!, '--external-id', ''], /--external-id must have 1 to 255 characters/],
     [['users', 'revoke-keys', 'usr_absent'], /usr_absent/],
     [['lookup', 'nobody'], /nothing/],
     [['completion', 'csh'], /bash, zsh, fish/],
