@@ -79,7 +79,11 @@ export const workers = option(
   return count
 })
 export const follow = option('--follow', 'print new entries as they come, until Ctrl-C').conflicts('until')
-export const rows = number('--limit <n>', 'maximum number of rows in each table', 1000)
+export const rows = number(
+  '--limit <n>',
+  'maximum number of keys and of addresses; all reasons are shown',
+  1000,
+)
 export const topRows = number('--limit <n>', 'maximum number of keys', listLimitMax)
 export const sort = oneOf('--sort <order>', 'by requests, or by their share of the limit', ['used', 'share'])
 export const step = oneOf('--step <step>', 'the length of a step; default minute', usageSteps)

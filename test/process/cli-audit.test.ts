@@ -108,7 +108,13 @@ t.test('stats count refusals by reason, key and address, the most frequent first
     { value: null, refusals: 2 },
     { value: 'apk_2', refusals: 1 },
   ])
-  t.match(await answer('--limit', '1'), { refusals: 6, addresses: [{ value: '192.0.2.1', refusals: 5 }] })
+  const cut = await answer('--limit', '1')
+  t.match(cut, { refusals: 6, addresses: [{ value: '192.0.2.1', refusals: 5 }] })
+  t.strictSame([cut.reasons.length, cut.keys.length, cut.addresses.length], [2, 1, 1])
+  t.match(
+    (await run('audit', 'stats', '--help')).stdout,
+    /--limit <n> +maximum number of keys and of addresses/,
+  )
   t.match(await answer('--since', '2d', '--until', '1d'), { refusals: 0, keys: [] })
   const { stdout } = await run('audit', 'stats', '--since', '10m')
   t.match(stdout, /^6 refusals since .*\n\nreason +refusals\nexpired +4\n[\s\S]*\(no known key\) +2\n/)
