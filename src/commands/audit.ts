@@ -1,6 +1,7 @@
 /** latchkey audit …: the only way to see why a request was refused. */
 import { type AuditReason, auditReasons } from '../../schemas/bounds.ts'
 import type { Config } from '../config.ts'
+import { tokenFormat } from '../rules/token.ts'
 import type { AuditEntry, AuditEvent, AuditFilter, RefusalCounts } from '../stores.ts'
 import { command, group, moment, operator, print, table, withReaders } from './command.ts'
 import { followAudit } from './follow.ts'
@@ -51,7 +52,9 @@ const find = command('find <req_…>', {
   summary: 'show why a request was refused, or what it changed',
   example: 'audit find req_0mwpepm4t0000025uf9bfeblpp',
   async run({ config, args: [id = ''] }) {
-    const [entry, ...more] = await withReaders(config, ({ audit }) => audit.find(id))
+    // The package's callers choose request ids, so any text may be one, but for a key.
+    const isKey = tokenFormat(config.tokenPrefix).isIn(id)
+    const [entry, ...more] = isKey ? [] : await withReaders(config, ({ audit }) => audit.find(id))
     if (entry === undefined) throw new Error(`no audit entry has the request id ${id}`)
     return {
       json: more.length === 0 ? entry : { ...entry, more },

@@ -1,6 +1,7 @@
 /** latchkey users …: for the operator. */
 import { listLimitMax } from '../../schemas/bounds.ts'
 import { newId } from '../rules/id.ts'
+import { tokenFormat } from '../rules/token.ts'
 import type { User, UserStore } from '../stores.ts'
 import { actor, command, group, moment, operator, table, withReaders, withStores } from './command.ts'
 import { checkLabel, externalId, name, noExternalId } from './options.ts'
@@ -56,9 +57,12 @@ const list = command<{ externalId?: string }>('list', {
   example: 'users list --external-id customer-17',
   options: [externalId],
   async run({ config, options: { externalId } }) {
-    const found = await withReaders(config, async ({ users }) =>
-      externalId === undefined ? allOf(users) : (await users.list({ limit: 1, externalId }))!,
-    )
+    const found = await withReaders(config, async ({ users }) => {
+      if (externalId === undefined) return allOf(users)
+      // No external id contains a key, and a key must not be in a statement.
+      if (tokenFormat(config.tokenPrefix).isIn(externalId)) return []
+      return (await users.list({ limit: 1, externalId }))!
+    })
     return { json: found, lines: table(head, found.map(row)) }
   },
 })

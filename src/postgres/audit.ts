@@ -5,7 +5,7 @@
 import type { Row } from 'postgres'
 import { auditEvents, refusalEvents } from '../../schemas/bounds.ts'
 import { operatorRefusalReasons } from '../../schemas/refusal.ts'
-import { newId } from '../rules/id.ts'
+import { idOrNone, newId } from '../rules/id.ts'
 import type {
   Actor,
   AuditEntry,
@@ -15,6 +15,7 @@ import type {
   OperatorRefusalRecord,
   RefusalRecord,
 } from '../stores.ts'
+import { safeId } from './key-rows.ts'
 import type { Pool, Query } from './pool.ts'
 
 /** All but `occurred_at`, which is the database's clock. */
@@ -123,7 +124,7 @@ function eventsOf({ event, reason }: AuditFilter): readonly AuditEvent[] {
  * A key made by rotation has no entry of its own: the `key.rotated` entry is under its predecessor.
  */
 function asked(sql: Query, filter: AuditFilter) {
-  const { keyId } = filter
+  const keyId = filter.keyId === undefined ? undefined : safeId(filter.keyId)
   const events = sql`unnest(string_to_array(${eventsOf(filter).join(',')}, ',')) as for_event`
   if (keyId === undefined) return sql`select ${events}`
   return sql`
@@ -136,9 +137,9 @@ function asked(sql: Query, filter: AuditFilter) {
 function conditions(sql: Query, filter: Omit<AuditFilter, 'limit'>) {
   const { requestId, keyId, userId, reason, since, until, after } = filter
   return sql`
-    ${requestId === undefined ? sql`` : sql`and request_id = ${requestId}`}
+    ${requestId === undefined ? sql`` : sql`and request_id = ${idOrNone('req_', requestId)}`}
     ${keyId === undefined ? sql`` : sql`and key_id = for_key`}
-    ${userId === undefined ? sql`` : sql`and user_id = ${userId}`}
+    ${userId === undefined ? sql`` : sql`and user_id = ${idOrNone('usr_', userId)}`}
     ${reason === undefined ? sql`` : sql`and reason = ${reason}`}
     ${since === undefined ? sql`` : sql`and occurred_at >= to_timestamp(${since})`}
     ${until === undefined ? sql`` : sql`and occurred_at < to_timestamp(${until})`}

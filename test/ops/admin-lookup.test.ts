@@ -189,7 +189,15 @@ t.test('a key that was looked up, or nearly one, is in no table, log line or sta
     t.capture(users, 'list', users.list),
     t.capture(audit, 'list', audit.list),
   ]
-  const asked = [token, `${token}0`, `key ${token}`, `lk_${'Z'.repeat(38)}`, token.slice(0, 20)]
+  const asked = [
+    token,
+    `${token}0`,
+    `key ${token}`,
+    token.slice(3),
+    `req_${token}`,
+    `lk_${'Z'.repeat(38)}`,
+    token.slice(0, 20),
+  ]
   for (const query of asked) await lookUp(query)
   const sent = calls.flatMap((results) => results().map(({ args }) => args))
   const tables = ['users', 'api_keys', 'audit_log']

@@ -34,6 +34,19 @@ t.test('a user is created, read and listed as one object', async (t) => {
   t.strictSame((await aUser()).external_id, null)
 })
 
+t.test('a key in place of an external_id finds nobody, and is not sent to Postgres', async (t) => {
+  const { users, tokenFormat } = instance.service.stores
+  const calls = t.capture(users, 'list', users.list)
+  for (const text of [tokenFormat.mint(), `my ${tokenFormat.mint()}.`])
+    t.strictSame((await admin('GET', `users?external_id=${encodeURIComponent(text)}`)).body, {
+      object: 'list',
+      data: [],
+      has_more: false,
+      next_cursor: null,
+    })
+  t.strictSame(calls(), [])
+})
+
 t.test('every act is in the audit log once, under the name of its operator', async (t) => {
   const created = await admin('POST', 'users', { name: 'audited', external_id: 'audited' })
   const { id } = created.body

@@ -1,7 +1,9 @@
 // latchkey audit list --follow and audit stats, on a Postgres that goes and comes back.
 import postgres from 'postgres'
 import t from 'tap'
+import { tokenFormat } from '../../src/rules/token.ts'
 import { startInstance } from '../instance.ts'
+import { logEverything } from '../security/canary-remains.ts'
 import { startPrivatePostgres, useServices } from '../services/index.ts'
 import { externalEnv, openCommandLine, spawnLatchkey } from './latchkey.ts'
 import { until } from './until.ts'
@@ -50,6 +52,30 @@ t.test(
     }
   },
 )
+
+t.test('a key in place of an id or external id is in no statement', async (t) => {
+  const server = await startPrivatePostgres(t)
+  const { run } = await openCommandLine(t, externalEnv({ databaseUrl: server.url, redisUrl: null }))
+  await run('migrate')
+  const sql = postgres(server.url, { max: 1 })
+  const logged = await logEverything(sql)
+  const token = tokenFormat('lk').mint()
+  for (const text of [token, `my ${token}.`, 'marker-17'])
+    for (const words of [
+      ['audit', 'find'],
+      ['audit', 'list', '--key'],
+      ['audit', 'list', '--user'],
+      ['users', 'list', '--external-id'],
+    ]) {
+      const { code, stdout } = await run(...words, text, '--json')
+      t.strictSame([code, stdout], words[1] === 'find' ? [1, ''] : [0, '[]\n'], words.join(' '))
+    }
+  for (const query of [token.slice(3), `req_${token}`]) t.match(await run('lookup', query), { code: 1 })
+  const statements = (await logged()).toString('latin1')
+  await sql.end()
+  t.match(statements, 'marker-17', 'what is sent is in the log')
+  t.notOk(statements.includes(token.slice(3)))
+})
 
 t.test('find shows every entry of a request', async (t) => {
   const databaseUrl = await services.createDatabase()

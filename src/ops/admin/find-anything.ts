@@ -57,6 +57,8 @@ export function anythingFinder(options: FindOptions): FindAnything {
       const hashes = previousHash === null ? [hash] : [hash, previousHash]
       return aboutKey(await keys.getByHash(hashes, lane), asker)
     }
+    // No id contains a key, and such a text must not be in a statement. The start is easily left out.
+    if (tokenFormat.isIn(query) || tokenFormat.isWellFormed(`${tokenFormat.prefix}_${query}`)) return null
     if (query.length === prefixLength) {
       const found = await keys.list(null, { limit: keysMax, displayPrefix: query }, lane)
       if (found!.length > 1) return { type: 'keys', keys: found!.map(asker.toBody) }
@@ -66,8 +68,6 @@ export function anythingFinder(options: FindOptions): FindAnything {
   }
 
   async function byExternalId(given: string, trimmed: string, lane: Operator): Promise<User | null> {
-    // No external id contains a key: see requireNoKeyIn.
-    if (tokenFormat.isIn(given)) return null
     for (const text of new Set([given, trimmed])) {
       const [user] = (await users.list({ limit: 1, ...named(text) }, lane))!
       if (user !== undefined) return user

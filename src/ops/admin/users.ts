@@ -67,6 +67,8 @@ export const userRoutes: FastifyPluginAsyncTypebox<UserRoutesOptions> = async (
     async (request) => {
       const { external_id, starting_after } = request.query
       const limit = limitOf(request.query)
+      // No external id contains a key, and a key must not be in a statement.
+      if (external_id !== undefined && tokenFormat.isIn(external_id)) return pageOf([], limit, String)
       const page = { limit: limit + 1, startingAfter: starting_after, externalId: external_id }
       const found = await users.list(page, laneOf(request))
       if (found === null) throw notFound('starting_after')
