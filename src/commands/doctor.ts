@@ -45,26 +45,29 @@ async function findingsOf(call: Call<unknown>): Promise<Finding[]> {
   return [{ about, state: 'ok', found: 'every variable is valid' }, ...listeners, ...github, ...servers]
 }
 
-/** What `serve` checks when it opens the ops listener. */
-async function examineListeners({ opsHost, opsTokens }: Config): Promise<Finding[]> {
-  const about = 'ops listener'
+/** What `serve` checks before it opens its listeners. */
+async function examineListeners({ host, opsHost, opsTokens }: Config): Promise<Finding[]> {
   const { isLoopback } = await import('../ops/operator-auth.ts')
-  const found = await lookup(opsHost).catch(() => null)
-  if (found === null)
-    return [
-      { about, state: 'wrong', found: 'OPS_HOST does not resolve', advice: 'Set OPS_HOST to an address.' },
-    ]
-  if (isLoopback(found.address) || opsTokens.length > 0) return []
-  const advice = 'Set OPS_TOKEN, or OPS_HOST=127.0.0.1.'
-  return [
-    {
-      about,
+  const [service, ops] = await Promise.all([host, opsHost].map((name) => lookup(name).catch(() => null)))
+  const findings: Finding[] = []
+  if (!service) findings.push(unresolved('listener', 'HOST'))
+  if (!ops) findings.push(unresolved('ops listener', 'OPS_HOST'))
+  if (ops && !isLoopback(ops.address) && opsTokens.length === 0)
+    findings.push({
+      about: 'ops listener',
       state: 'wrong',
       found: 'open to other machines without OPS_TOKEN: serve does not start',
-      advice,
-    },
-  ]
+      advice: 'Set OPS_TOKEN, or OPS_HOST=127.0.0.1.',
+    })
+  return findings
 }
+
+const unresolved = (about: string, name: string): Finding => ({
+  about,
+  state: 'wrong',
+  found: `${name} does not resolve`,
+  advice: `Set ${name} to an address.`,
+})
 
 /** What `serve` reads at its start, and again for each report. */
 async function examineGithubKeys({ githubScanningKeysFile }: Config): Promise<Finding[]> {

@@ -33,7 +33,7 @@ export async function serve(config: Config): Promise<undefined> {
   const stop = stopOnSignal(log, close)
   if (config.startedByNpm) stopWithParent(stop.signal)
 
-  const opsAddress = await oneAddress(config.opsHost)
+  const [opsAddress, address] = await addressesOf(config)
   if (config.opsTokens.length === 0 && !isLoopback(opsAddress)) throw new Error(openToOthers)
 
   if (config.githubScanningKeysFile !== null) await readGithubKeys(config.githubScanningKeysFile)
@@ -69,8 +69,8 @@ export async function serve(config: Config): Promise<undefined> {
     })
     closers.push(() => ops.close())
     await allListening([
-      { name: 'OPS_PORT', server: ops, host: opsAddress, port: config.opsPort, exclusive: true },
-      { name: 'PORT', server: app, host: config.host, port: config.port, exclusive: false },
+      { prefix: 'OPS_', server: ops, host: opsAddress, port: config.opsPort, exclusive: true },
+      { prefix: '', server: app, host: address, port: config.port, exclusive: false },
     ])
 
     await announce({ config, service, ops, log, say })
@@ -126,9 +126,19 @@ const openToOthers =
 
 /**
  * For a name with several addresses Fastify would open more servers, without our handlers for
- * parser errors.
+ * parser errors: so one address for each listener.
  */
-const oneAddress = async (host: string) => (await lookup(host)).address
+async function addressesOf({ opsHost, host }: Config): Promise<[ops: string, service: string]> {
+  const [ops, service] = await Promise.all(
+    [lookup(opsHost), lookup(host)].map((found) => found.catch(() => null)),
+  )
+  const faults = [
+    ...(ops ? [] : ['OPS_HOST does not resolve']),
+    ...(service ? [] : ['HOST does not resolve']),
+  ]
+  if (!ops || !service) throw new Error(faults.join('; '))
+  return [ops.address, service.address]
+}
 
 /**
  * npm passes a signal to its shell only: without this the service would outlive `npm start`. Where
@@ -147,8 +157,8 @@ function stopWithParent(stopping: AbortSignal) {
 }
 
 interface Listener {
-  /** The variable that sets its port. */
-  name: string
+  /** Of the variables that set its host and port. */
+  prefix: 'OPS_' | ''
   server: FastifyInstance
   host: string
   port: number
@@ -159,15 +169,14 @@ interface Listener {
 /** Names everything that keeps them from listening, not only the first. */
 async function allListening(listeners: Listener[]) {
   const outcomes = await Promise.allSettled(
-    listeners.map(async ({ server, host, port, exclusive }) =>
-      server.listen({ host: await oneAddress(host), port, exclusive }),
-    ),
+    listeners.map(async ({ server, host, port, exclusive }) => server.listen({ host, port, exclusive })),
   )
   const faults = outcomes.flatMap((outcome, i) => {
     if (outcome.status === 'fulfilled') return []
-    const { name, port } = listeners[i]!
+    const { prefix, port } = listeners[i]!
     const { code, message } = outcome.reason as NodeJS.ErrnoException
-    return code === 'EADDRINUSE' ? `port ${port} is in use: choose another with ${name}` : message
+    if (code === 'EADDRNOTAVAIL') return `${prefix}HOST is not an address of this machine`
+    return code === 'EADDRINUSE' ? `port ${port} is in use: choose another with ${prefix}PORT` : message
   })
   if (faults.length > 0) throw new Error(faults.join('; '))
 }

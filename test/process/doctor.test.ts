@@ -215,6 +215,15 @@ t.test('it prints what is wrong and what to do, and exits with 1', async (t) => 
   t.match(down.stdout, /^wrong +ops listener +open to other machines.*\n {8}Set OPS_TOKEN/m)
   t.match(down.stdout, /^wrong +Postgres +cannot be reached \(ECONNREFUSED\)\n {8}Check DATABASE_URL/m)
 
+  const absent = { HOST: 'hunter2.invalid', OPS_HOST: 'hunter2.invalid' }
+  const unresolved = await runWith({ ...env, ...absent }, 'doctor')
+  t.match(unresolved.stdout, /^wrong +listener +HOST does not resolve\n {8}Set HOST to an address\.$/m)
+  t.match(
+    unresolved.stdout,
+    /^wrong +ops listener +OPS_HOST does not resolve\n {8}Set OPS_HOST to an address\.$/m,
+  )
+  t.notMatch(unresolved.stdout + unresolved.stderr, /hunter2/)
+
   const invalid = await runWith({ ...env, PORT: 'hunter2', HASH_SECRET: 'hunter2' }, 'doctor', '--json')
   t.equal(invalid.code, 1)
   const { ok, findings } = JSON.parse(invalid.stdout)

@@ -48,6 +48,24 @@ t.test('with servers given', async (t) => {
   })
 })
 
+t.test('a host that cannot be listened on ends it with one line that names the variable', async (t) => {
+  const env = externalEnv(await useServices(t), { OPS_TOKEN: 'ada:a-token-of-adas-own' })
+  const absent = 'hunter2.invalid'
+  const foreign = '203.0.113.9'
+  const unresolved = (name: string) => `${name} does not resolve`
+  const notOurs = (name: string) => `${name} is not an address of this machine`
+  for (const [hosts, line] of [
+    [{ HOST: absent }, unresolved('HOST')],
+    [{ HOST: absent, OPS_HOST: absent }, `${unresolved('OPS_HOST')}; ${unresolved('HOST')}`],
+    [{ HOST: absent, WORKERS: '2' }, unresolved('HOST')],
+    [{ HOST: foreign }, notOurs('HOST')],
+    [{ OPS_HOST: foreign }, notOurs('OPS_HOST')],
+  ] as const) {
+    const { code, stderr } = await runLatchkey(t, { ...env, ...hosts }, 'serve')
+    t.strictSame([code, stderr], [1, `latchkey: ${line}\n`])
+  }
+})
+
 t.test('it waits for a Postgres that is not there yet, and says so', async (t) => {
   const postgres = await startPrivatePostgres(t)
   await postgres.stop()
