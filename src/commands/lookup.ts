@@ -76,8 +76,10 @@ function linesOf(found: Lookup): string[] {
   if (found.state !== undefined) facts.push(['state', found.state])
   if (found.type !== 'user' && found.key) facts.push(...factsOfKey(found.key))
   if (found.type === 'key' && found.counters) {
-    const { current, last } = found.counters
-    facts.push(['this minute', counted(current)], ['last minute', counted(last)])
+    const { source, current, last } = found.counters
+    // This process is new, so it has counted nothing itself.
+    if (source === 'local') facts.push(['counters', 'unknown: Redis is not counting'])
+    else facts.push(['this minute', counted(current)], ['last minute', counted(last)])
   }
   const { user } = found
   if (user) facts.push(['user', `${user.id}  ${user.name}`], ['external id', user.external_id ?? '-'])

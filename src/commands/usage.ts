@@ -17,10 +17,10 @@ export const usage = command<{ since?: number; until?: number; step?: UsageStep 
       ...(since !== undefined && { since: whole(since)! }),
       ...(until !== undefined && { until: whole(until)! }),
     }
-    const found = await withStores(config, async ({ keys, usageHistory }) => {
+    const { found, mode } = await withStores(config, async ({ keys, usageHistory, counter }) => {
       const key = await keys.get(id, null, operator())
       if (key === null) throw new Error(`there is no key ${id}`)
-      return usageHistory.read(key, query, operator())
+      return { found: await usageHistory.read(key, query, operator()), mode: counter.mode }
     })
     if (!found.ok)
       throw new Error(`${found.message} ${found.suggestion}`.replaceAll(/`(since|until|step)`/g, '--$1'))
@@ -37,11 +37,13 @@ export const usage = command<{ since?: number; until?: number; step?: UsageStep 
         String(limited),
         usage.incomplete.includes(start) ? 'at least' : '',
       ])
+    const isWithoutNow = mode === 'local' && usage.until > Date.now() / 1000
     const atLeast = usage.incomplete.length > 0 ? 'at least ' : ''
     return {
       json: usage,
       lines: [
         `${moment(usage.since)} to ${moment(usage.until)}: ${atLeast}${total} requests, ${atLeast || 'at most '}${peak} in one ${usage.step}`,
+        ...(isWithoutNow ? ['Redis is not counting: the current minute may be missing'] : []),
         `|${sparkline(everyStep(usage.data, usage), sparklineWidthMax)}|`,
         ...(rows.length > 0 ? ['', ...table([usage.step, 'requests', 'limited', ''], rows)] : []),
       ],

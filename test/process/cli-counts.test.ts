@@ -12,7 +12,7 @@ import { until } from './until.ts'
 
 const services = await useServices(t)
 const env = externalEnv(services)
-const { run } = await openCommandLine(t, env)
+const { run, runWith } = await openCommandLine(t, env)
 const answerOf = async (...words: string[]) => JSON.parse((await run(...words, '--json')).stdout)
 
 const instance = await startInstance(t, services)
@@ -104,6 +104,18 @@ t.test('usage shows the history of a key with a sparkline', async (t: Test) => {
   t.match(await answerOf('usage', limited.id, '--step', 'day'), { step: 'day' })
   t.match((await run('usage', 'apk_absent')).stderr, /there is no key apk_absent/)
   t.match((await run('usage', limited.id, '--since', '300d')).stderr, /at most 1500.*--since.*--step/)
+})
+
+t.test('while Redis is down, usage and lookup say that they do not know the current minute', async (t) => {
+  const down = { ...env, REDIS_URL: 'redis://127.0.0.1:1' }
+  const note = /Redis is not counting: the current minute may be missing\n/
+  const usage = await runWith(down, 'usage', busy.id)
+  t.match(usage, { code: 0, stdout: note })
+  t.notMatch((await runWith(down, 'usage', busy.id, '--since', '20m', '--until', '5m')).stdout, note)
+  t.notMatch((await run('usage', busy.id)).stdout, note)
+  const found = await runWith(down, 'lookup', busy.id)
+  t.match(found, { code: 0, stdout: /^counters +unknown: Redis is not counting$/m })
+  t.notMatch(found.stdout, /this minute/)
 })
 
 t.test('a minute that lost requests is a row, and makes the total a minimum', async (t) => {
