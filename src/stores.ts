@@ -316,6 +316,7 @@ export interface KeyStore {
     | { ok: true; key: StoredKey }
     | { ok: false; reason: 'absent' }
     | { ok: false; reason: 'not_active' }
+    | { ok: false; reason: 'owner_deleted' }
     | NoMoreRotations
     | CallerUnusable
   >

@@ -159,6 +159,7 @@ const rotate = command<{ expiresIn?: number }>('rotate <apk_…>', {
       throw new Error(`key ${id} has already been rotated: ${rotated.successorId} replaced it`)
     if (rotated.reason === 'limit_reached')
       throw new Error('too many rotated keys of this user still work: rotate without --expires-in')
+    if (rotated.reason === 'owner_deleted') throw new Error(`the owner of key ${id} is deleted`)
     throw rotated.reason === 'not_active' ? notActive(id) : absent(id)
   },
 })

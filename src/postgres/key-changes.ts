@@ -95,20 +95,25 @@ export function createKeyChanges(
         const entry = auditEntry(sql, 'key.rotated', actor, { key_id: safeId(id), user_id: userId })
         const [row] = await sql`
           select outcome, (made.rotated).version as rotated_version,
-            (made.rotated).successor_id, ${stored(sql)}
+            (made.rotated).successor_id,
+            (made.rotated).revoked_at is null
+              and coalesce((made.rotated).expires_at > clock_timestamp(), true) as still_active,
+            ${stored(sql)}
           from rotate_key(caller_id => ${actor.keyId}::text, key_id => ${safeId(id)}, owner_id => ${userId}::text,
             successor => ${newRow(sql, successor)}, grace_s => ${graceS}::int, usable_max => ${keysPerUserMax}::int,
             entry => ${entry}) as made
           cross join lateral (select (made.stored).*) as key`
-        const { outcome, rotated_version, successor_id } = row!
+        const { outcome, rotated_version, successor_id, still_active } = row!
         // A repeated rotation too: the first response may have been lost before every instance saw
         // the change.
         if (outcome === 'rotated' || outcome === 'already_rotated')
           committed({ keyId: id, version: rotated_version })
         if (outcome === 'rotated') return { ok: true, key: toKey(row!) }
         if (outcome === 'already_rotated') return { ok: false, reason: outcome, successorId: successor_id }
-        if (outcome === 'absent' || outcome === 'not_active' || outcome === 'limit_reached')
-          return { ok: false, reason: outcome }
+        // The function refuses an active key only for its owner.
+        if (outcome === 'not_active')
+          return { ok: false, reason: still_active ? 'owner_deleted' : 'not_active' }
+        if (outcome === 'absent' || outcome === 'limit_reached') return { ok: false, reason: outcome }
         return { ok: false, reason: 'caller_unusable', denial: outcome }
       }),
 

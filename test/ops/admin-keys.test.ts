@@ -149,6 +149,17 @@ t.test('a key that is not active cannot be changed', async (t) => {
       )
 })
 
+t.test('a key whose owner is deleted is not rotated, and the answer says why', async (t) => {
+  const owner = await makeUser(instance)
+  const expired = await makeKey(instance, { userId: owner.id, expiresAt: nowS() - 5 })
+  const { id } = await makeKey(instance, { userId: owner.id })
+  await deleteUser(instance, owner.id)
+  const refused = await admin('POST', `keys/${id}/rotate`)
+  expectError(t, refused, 'key_not_active', 'id')
+  t.match(refused.body.error, { message: /owner .* is deleted/, suggestion: /POST \/admin\/users/ })
+  t.match((await admin('POST', `keys/${expired.id}/rotate`)).body.error.message, /revoked or expired/)
+})
+
 const key = instance.service.stores.tokenFormat.mint()
 const good = { user_id: user.id, name: 'x' }
 const refused: [method: string, path: string, body: unknown, code: Code, param: string][] = [

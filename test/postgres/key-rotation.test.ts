@@ -77,8 +77,9 @@ t.test(
     await users.remove(gone.id, actor())
     published.length = 0
     const by = actor()
-    for (const { id } of [revoked, expired, ownerless])
+    for (const { id } of [revoked, expired])
       t.strictSame(await rotate(id, null, 600, by), { ok: false, reason: 'not_active' })
+    t.strictSame(await rotate(ownerless.id, null, 600, by), { ok: false, reason: 'owner_deleted' })
     for (const id of [revoked.id, newId('apk_'), '', 'apk_\0'])
       t.strictSame(await rotate(id, stranger.id, 0, by), { ok: false, reason: 'absent' })
     t.strictSame(await audit.find(by.requestId), [])
@@ -157,7 +158,7 @@ t.test('no successor outlives a deletion of the user or a revocation of all thei
     (tx) => tx`update users set deleted_at = now() where id = ${user.id}`,
     () => rotate(id, user.id, 600),
   )
-  t.strictSame(rotated, { ok: false, reason: 'not_active' })
+  t.strictSame(rotated, { ok: false, reason: 'owner_deleted' })
   for (let round = 0; round < 10; round++) {
     const owner = await makeUser()
     const made = await Promise.all([1, 2, 3].map(() => makeKey(owner.id)))

@@ -169,7 +169,8 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
       if (!rotated.ok) {
         if (rotated.reason === 'caller_unusable') throw await refused(rotated, request, reply)
         if (rotated.reason === 'absent') throw notFound()
-        throw rotated.reason === 'not_active' ? notActive() : noMoreRotations(rotated)
+        if (rotated.reason === 'not_active' || rotated.reason === 'owner_deleted') throw notActive()
+        throw noMoreRotations(rotated)
       }
       return reply
         .code(201)

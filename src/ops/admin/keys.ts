@@ -138,6 +138,7 @@ export const adminKeyRoutes: FastifyPluginAsyncTypebox<Omit<KeyRoutesOptions, 'b
       if (!rotated.ok) {
         // An operator has no key that could be unusable.
         if (rotated.reason === 'absent' || rotated.reason === 'caller_unusable') throw notFound()
+        if (rotated.reason === 'owner_deleted') throw ownerDeleted()
         throw rotated.reason === 'not_active' ? notActive() : noMoreRotations(rotated)
       }
       return reply
@@ -178,6 +179,12 @@ const limitReached = () =>
   new ApiError('key_limit_reached', {
     param: 'user_id',
     suggestion: 'Revoke a key that is no longer needed with DELETE /admin/keys/{id}.',
+  })
+const ownerDeleted = () =>
+  new ApiError('key_not_active', {
+    param: 'id',
+    message: 'The owner of the key is deleted, so the key cannot be rotated.',
+    suggestion: 'Create a user with POST /admin/users, and a key for it with POST /admin/keys.',
   })
 const notActive = () =>
   new ApiError('key_not_active', { param: 'id', suggestion: 'Create a new key with POST /admin/keys.' })
