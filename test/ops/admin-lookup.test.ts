@@ -26,7 +26,7 @@ t.test(
       counters: found.body.counters,
       refusals: [],
     })
-    for (const query of [key.key_prefix, key.id, ` ${key.token} `])
+    for (const query of [key.key_prefix, key.id, ` ${key.token} `, `${key.token}\r\n`, `\t${key.id}\n`])
       t.strictSame((await lookUp(query)).body, found.body, query.slice(0, 12))
 
     await verify(instance, key.token)
@@ -153,7 +153,21 @@ t.test('what is nothing here is the 404, and what cannot be anything is refused 
     "'",
   ])
     expectError(t, await lookUp(query), 'not_found', 'query')
-  for (const bad of ['', ' ', 'a\u0000b', 'x'.repeat(256), 5, null, [], {}])
+  for (const bad of [
+    '',
+    ' ',
+    '\n\t',
+    'a\u0000b',
+    'a\nb',
+    'a\tb',
+    '\u0000a',
+    'a\ud800',
+    'x'.repeat(256),
+    5,
+    null,
+    [],
+    {},
+  ])
     expectError(t, await lookUp(bad), 'invalid_parameter', 'query')
   expectError(t, await admin('POST', 'lookup', {}), 'missing_parameter', 'query')
   expectError(
