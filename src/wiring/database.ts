@@ -25,7 +25,7 @@ export async function openDatabase(config: Config, options: OpenOptions): Promis
     const applied = await migrateWhenReady(server, options)
     return { ...server, embedded: null, applied, close: async () => {} }
   }
-  // Its ten files would only slow down whoever has a database.
+  // Its ten files are not needed with DATABASE_URL, and take time to load.
   const { openEmbeddedPostgres } = await import('../embedded/postgres.ts')
   const embedded = await openEmbeddedPostgres({
     dataDir: config.dataDir,

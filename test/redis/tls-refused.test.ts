@@ -65,7 +65,7 @@ for (const [what, answer] of Object.entries(answers)) {
   )
 }
 
-t.test('a TLS server is told its host name, and never an address', async (t) => {
+t.test('a TLS connection sends the host name of the server, and never an address', async (t) => {
   for (const [host, isTold] of [
     ['localhost', true],
     ['127.0.0.1', false],
