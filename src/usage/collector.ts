@@ -97,15 +97,16 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
     return complete && mode !== 'local' && minute !== cutMinute && !isFading(minute, await now())
   }
 
-  async function collect(minute: number) {
+  /** Resolves to whether the minute is stored for good. */
+  async function collect(minute: number): Promise<boolean> {
     const claim = await usage.claim(minute)
     if (claim === 'claimed') {
       const whole = await storeCounts(minute)
       // Another try once the claim has ended, maybe by an instance that reaches Redis.
-      if (!whole && minute !== cutMinute && !isFading(minute, clock.nowMs)) return
+      if (!whole && minute !== cutMinute && !isFading(minute, clock.nowMs)) return false
       if (!(await usage.finish(minute, { whole, done: true }))) onIncomplete(minute)
     }
-    if (claim !== 'taken') doneThrough = minute
+    return claim !== 'taken'
   }
 
   async function work() {
@@ -115,7 +116,12 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
     doneThrough ??= minuteOf(nowMs) - 2
     const begins = openMinute < minuteOf(nowMs)
     await report(minuteOf(nowMs))
-    for (const minute of [last - 1, last]) if (minute > doneThrough) await collect(minute)
+    for (const minute of [last - 1, last]) {
+      if (minute <= doneThrough) continue
+      const isDone = await collect(minute)
+      // Not past one that another instance has claimed: it may be killed.
+      if (isDone && (minute < last || doneThrough >= last - 1)) doneThrough = minute
+    }
     while (begins && (await usage.rollUp(nowMs / 1000))) {}
   }
 
