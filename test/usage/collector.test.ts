@@ -184,6 +184,34 @@ t.test('reports that wait for Postgres are those of the last day', async (t) => 
   t.strictSame([reported[0], reported.at(-1)], [1561, 3000])
 })
 
+t.test(
+  'a minute that another instance has claimed is asked for again, also after the next one',
+  async (t) => {
+    let minute = 1000
+    let isTaken = true
+    const claimed: number[] = []
+    const usage = {
+      async report() {},
+      async claim(one: number) {
+        const isOther = one === 1000 && isTaken
+        if (!isOther) claimed.push(one)
+        return isOther ? 'taken' : 'claimed'
+      },
+      finish: async () => true,
+      rollUp: async () => false,
+    } as Partial<UsageStore> as UsageStore
+    const counter = createMemoryCounter({ now: () => 0 })
+    const collector = collectorAt(() => (minute + 1) * 60_000 + 3000, counter, { usage })
+    await collector.tick()
+    minute++
+    await collector.tick()
+    t.strictSame(claimed, [1001])
+    isTaken = false
+    await collector.tick()
+    t.ok(claimed.includes(1000))
+  },
+)
+
 t.test('a pass that was not finished is taken over, and then complete', async (t) => {
   const nowMs = Date.now() - 86_400_000
   const minute = minuteOf(nowMs)
