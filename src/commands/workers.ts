@@ -49,7 +49,7 @@ export function startWorkers(count: number, { opsPort }: Pick<Config, 'opsPort'>
   let allStarted = false
 
   /** Resolves to whether it listens; it may have ended instead. */
-  async function start(index: number): Promise<boolean> {
+  function start(index: number): Promise<boolean> {
     const worker = cluster.fork({
       WORKERS: '1',
       OPS_PORT: String(opsPort === 0 ? 0 : opsPort + index),

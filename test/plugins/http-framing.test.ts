@@ -183,16 +183,11 @@ t.test('a request whose body stops arriving is 408', async (t) => {
 
 t.test('a client that resets its connection within a body has sent nothing malformed', async (t) => {
   const { app, reported } = otherApp(t)
-  const { held, release } = hold()
-  let arrived = false
-  const onRequest = async () => {
-    arrived = true
-    await held
-  }
+  const { onRequest, hasArrived, release } = holdRequest()
   app.post('/', { onRequest }, async () => 'never')
   const { client, connection } = await open(t, app)
   client.write(halfBody)
-  await until('its head has arrived', () => arrived)
+  await until('its head has arrived', hasArrived)
   client.resetAndDestroy()
   await until('the server has noticed', () => connection.closed)
   release()
@@ -200,22 +195,28 @@ t.test('a client that resets its connection within a body has sent nothing malfo
   t.strictSame(reported, [])
 })
 
-/** A POST whose chunks break off before its body is read by this parser of its content type. */
-async function breakOff(t: Test, read?: (payload: IncomingMessage, done: () => void) => void) {
-  const { app, reported } = otherApp(t)
+/** A hook that holds a request once its head has arrived. */
+function holdRequest() {
   const { held, release } = hold()
   let arrived = false
   const onRequest = async () => {
     arrived = true
     await held
   }
+  return { onRequest, hasArrived: () => arrived, release }
+}
+
+/** A POST whose chunks break off before its body is read by this parser of its content type. */
+async function breakOff(t: Test, read?: (payload: IncomingMessage, done: () => void) => void) {
+  const { app, reported } = otherApp(t)
+  const { onRequest, hasArrived, release } = holdRequest()
   if (read) app.addContentTypeParser('text/odd', (_request, payload, done) => read(payload, () => done(null)))
   app.post('/', { onRequest }, async () => 'read')
   const { client, connection, statuses } = await open(t, app)
   const type = read ? 'text/odd' : 'application/json'
   const bytes = `POST / HTTP/1.1\r\nHost: x\r\nContent-Type: ${type}\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nzz\r\n`
   client.write(bytes)
-  await until('the server has read it', () => arrived && connection.bytesRead === bytes.length)
+  await until('the server has read it', () => hasArrived() && connection.bytesRead === bytes.length)
   release()
   await until('the connection is closed', () => client.closed)
   return { statuses: statuses(), reported: reported.map(({ error }) => error.code) }
