@@ -8,6 +8,7 @@ import type { Config } from '../config.ts'
 import { readGithubKeys } from '../ops/github-keys.ts'
 import { createOps } from '../ops/listener.ts'
 import { isLoopback } from '../ops/operator-auth.ts'
+import { keepTicksFast } from '../process/fast-ticks.ts'
 import { createLog, type Log } from '../process/log.ts'
 import { openService, type Service } from '../process/service.ts'
 import { newId } from '../rules/id.ts'
@@ -23,6 +24,7 @@ const parentWatchMs = 250
 const logFlushMs = 1000
 
 export async function serve(config: Config): Promise<undefined> {
+  keepTicksFast()
   const workers = workerCount(config)
   const say = (line: string) => process.stdout.write(`${printable(line)}\n`)
   const log = await createLog(config.logLevel)
