@@ -59,7 +59,15 @@ function panel(
 }
 
 /** The candidates that Latchkey is compared with are grey. */
-const peers = ['latchkey-before', 'bare', 'fastify-rate-limit', 'flexible', 'obvious', 'caching']
+const peers = [
+  'latchkey-before',
+  'bare',
+  'bare-fast-ticks',
+  'fastify-rate-limit',
+  'flexible',
+  'obvious',
+  'caching',
+]
 const isOurs = (name: string) => !peers.includes(name) && !name.endsWith('pgbench')
 
 function chart({ title, results, figures }: Table, top: number): string[] {

@@ -15,6 +15,7 @@ export type CandidateName =
   | 'latchkey-before'
   | 'plugin'
   | 'bare'
+  | 'bare-fast-ticks'
   | 'fastify-rate-limit'
   | 'flexible'
   | 'obvious'
