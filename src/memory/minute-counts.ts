@@ -34,19 +34,25 @@ export function createMinuteCounts(keysMax = 1_000_000): MinuteCounts {
   // Two, by the minute's parity: around the turn of a minute, the servers of a cluster may report
   // either minute.
   const minutes = [
-    { minute: -1, hits: 0, isShort: false, counts: new Map<string, number>() },
-    { minute: -1, hits: 0, isShort: false, counts: new Map<string, number>() },
+    { minute: -1, hits: 0, counts: new Map<string, number>() },
+    { minute: -1, hits: 0, counts: new Map<string, number>() },
   ]
+  /** Not in `minutes`, where marking a minute would drop the counts of one two minutes later. */
+  const short = new Set<number>()
 
   function slotOf(minute: number) {
     const slot = minutes[minute % 2]!
     if (slot.minute !== minute) {
       slot.minute = minute
       slot.hits = 0
-      slot.isShort = false
       slot.counts = new Map()
     }
     return slot
+  }
+
+  function markShort(minute: number) {
+    short.add(minute)
+    for (const one of short) if (one < minute - 1) short.delete(one)
   }
 
   return {
@@ -58,16 +64,14 @@ export function createMinuteCounts(keysMax = 1_000_000): MinuteCounts {
       slot.hits += hits
       if (isFull) return shared
       const count = Math.max((known ?? 0) + hits, shared)
-      if (shared > 0 && shared < count) slot.isShort = true
+      if (shared > 0 && shared < count) markShort(minute)
       slot.counts.set(keyId, count)
       return count
     },
-    isShort(minute) {
-      const slot = minutes[minute % 2]!
-      return slot.minute === minute && slot.isShort
-    },
+    isShort: (minute) => short.has(minute),
     setShort(minute) {
-      for (const one of [minute - 1, minute]) slotOf(one).isShort = true
+      markShort(minute - 1)
+      markShort(minute)
     },
     of(minute) {
       const slot = minutes[minute % 2]!
