@@ -46,13 +46,18 @@ export function createMinuteCounts(keysMax = 1_000_000): MinuteCounts {
       slot.minute = minute
       slot.hits = 0
       slot.counts = new Map()
+      dropMarks(minute)
     }
     return slot
   }
 
+  function dropMarks(minute: number) {
+    for (const one of short) if (one < minute - 1) short.delete(one)
+  }
+
   function markShort(minute: number) {
     short.add(minute)
-    for (const one of short) if (one < minute - 1) short.delete(one)
+    dropMarks(minute)
   }
 
   return {
