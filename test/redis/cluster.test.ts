@@ -66,7 +66,7 @@ if (cluster) {
       'the second instance goes on from the first',
     )
     t.ok(counted.every(({ turn }) => turn.shared))
-    t.strictSame([...one.outages, ...other.outages], [])
+    t.strictSame([...one.counter.outages, ...other.counter.outages], [])
   })
 
   t.test('nodes whose names are unknown are skipped', async (t) => {
