@@ -70,7 +70,7 @@ const redisFrom: Finders = {
   env: () => given('TEST_REDIS_URL'),
   async docker() {
     if (!(await hasDocker())) return null
-    const image = 'redis:8-alpine'
+    const image = 'redis:7-alpine'
     const { RedisContainer } = await import('@testcontainers/redis')
     const container = await new RedisContainer(image).withCommand(['redis-server', ...redisSettings]).start()
     return { from: `Docker (${image})`, url: container.getConnectionUrl(), stop: () => container.stop() }
