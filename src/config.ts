@@ -1,6 +1,6 @@
 /**
  * The configuration: read from the environment once, checked whole, frozen. The only file that
- * reads process.env.
+ * reads settings from process.env.
  */
 import { readFileSync } from 'node:fs'
 import { isIP } from 'node:net'

@@ -28,7 +28,7 @@ export class LatchkeyError extends Error {
   readonly code: ErrorCode
   /** Dotted path of the field at fault; "" if there is none. */
   readonly param: string
-  /** For the operator, who finds the request in the audit log by it. */
+  /** For the operator: it finds a 401 in the audit log, and other logged errors in the log. */
   readonly requestId: string | null
   /** What to do about it, for a person. */
   readonly suggestion: string

@@ -23,7 +23,7 @@ export function fileFault(cause: unknown, dir: string): Error {
   }
 }
 
-/** The part of a log from `offset` on. A start truncates the log, so it is never long. */
+/** The part of a log from `offset` on. A start empties a log that has grown long. */
 export function logSince(path: string, offset: number): string {
   try {
     return readFileSync(path).toString('utf8', offset)

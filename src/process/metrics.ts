@@ -63,7 +63,7 @@ export function createMetrics(): Metrics {
   })
   const auditCommit = createHistograms(registry, {
     name: 'latchkey_audit_commit_seconds',
-    help: 'Time to commit a batch of audit entries.',
+    help: 'Time to commit a batch of refusals.',
     bounds: secondsBounds,
   }).series({})
   const published = createHistograms(registry, {
@@ -97,7 +97,7 @@ export function createMetrics(): Metrics {
     ),
     shed: counter(
       'latchkey_shed_total',
-      'Requests answered 503 because a queue was full.',
+      'How often a queue was full. Nearly always, a request was answered 503.',
       'queue',
       shedQueues,
     ),
