@@ -33,10 +33,7 @@ export class ApiError extends Error {
   }
 }
 
-/**
- * The uniform 404: the same for an unknown id, a malformed one and someone else's (spec section
- * 7.2).
- */
+/** The uniform 404: the same for an unknown id, a malformed one and someone else's. */
 export const notFound = (param: 'id' | 'starting_after' = 'id') => new ApiError('not_found', { param })
 
 /** A request that cannot be decided now gets a 503 that says when to retry; never a 401. */

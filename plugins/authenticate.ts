@@ -1,7 +1,7 @@
 /**
- * Lets a request pass only with a usable API key (spec section 5). It knows how a key is presented;
- * `verify` knows how to look one up. Every refusal is the same 401, sent once `record` has stored
- * the reason.
+ * Lets a request pass only with a usable API key (docs/api.md, Authentication). It knows how a key
+ * is presented; `verify` knows how to look one up. Every refusal is the same 401, sent once `record`
+ * has stored the reason.
  *
  * Runs in onRequest: before the body is read, and for unknown routes too, so that nobody without a
  * key learns more.

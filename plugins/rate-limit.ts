@@ -1,6 +1,6 @@
 /**
- * Counts each authenticated request in its key's minute and refuses those over the limit (spec
- * section 8). It knows the rule and the headers; `hit` knows where to count.
+ * Counts each authenticated request in its key's minute and refuses those over the limit
+ * (docs/api.md, The rate limit). It knows the rule and the headers; `hit` knows where to count.
  */
 import fp from 'fastify-plugin'
 import { unavailable } from './api-error.ts'

@@ -1,6 +1,6 @@
 /**
- * Every error that crosses the wire (spec section 7). The table makes both the envelope and the page
- * behind its `docs_url`, so the two cannot disagree.
+ * Every error that crosses the wire. The table makes both the envelope and the page behind its
+ * `docs_url`, so the two cannot disagree.
  */
 export interface ErrorRow {
   status: number

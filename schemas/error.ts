@@ -1,4 +1,4 @@
-/** The envelope of every error (spec section 7): it carries one row of the table. */
+/** The envelope of every error (docs/api.md, Errors): it carries one row of the table. */
 import { type Static, Type } from '@sinclair/typebox'
 import { type ErrorCode, errorTable } from './error-table.ts'
 

@@ -1,6 +1,6 @@
 /**
- * An API key as it crosses the wire (spec sections 2.1 and 4). Each member carries the suggestion
- * for an invalid value, so that the rule and the advice stay together.
+ * An API key as it crosses the wire (docs/api.md). Each member carries the suggestion for an invalid
+ * value, so that the rule and the advice stay together.
  */
 import { type Static, type TObject, Type } from '@sinclair/typebox'
 import {

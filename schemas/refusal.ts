@@ -1,6 +1,4 @@
-/**
- * Why a request was not authenticated (spec section 5.5). For the audit log, never for a response.
- */
+/** Why a request was not authenticated. For the audit log, never for a response. */
 export const refusalReasons = [
   'missing_header',
   'wrong_scheme',

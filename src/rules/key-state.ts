@@ -1,6 +1,4 @@
-/**
- * The state of a key, and why it is denied (spec sections 3 and 5). Pure: the time is an argument.
- */
+/** The state of a key, and why it is denied. Pure: the time is an argument. */
 import type { KeyState } from '../../schemas/bounds.ts'
 import type { RefusalReason } from '../../schemas/refusal.ts'
 

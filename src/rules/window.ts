@@ -1,6 +1,6 @@
 /**
- * The minute window in which a request is counted (spec section 8). Times are the counting
- * server's.
+ * The minute window in which a request is counted (docs/api.md, The rate limit). Times are those of
+ * the counting server.
  */
 const windowS = 60
 

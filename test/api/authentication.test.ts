@@ -1,5 +1,5 @@
-// Every refusal is the same 401, byte for byte; only the audit log says why (spec sections 5 and 7.2). How a header is read is
-// tested in test/plugins/authenticate.test.ts.
+// Every refusal is the same 401, byte for byte; only the audit log says why. How a header is
+// read is tested in test/plugins/authenticate.test.ts.
 import t, { type Test } from 'tap'
 import type { RefusalReason } from '../../schemas/refusal.ts'
 import { deleteUser, makeCaller, makeKey, startInstance } from '../instance.ts'

@@ -1,4 +1,5 @@
-// Each error that a client with a key can meet, in the envelope, and the page that its docs_url leads to (spec section 7).
+// Each error that a client with a key can meet, in the envelope, and the page that its docs_url
+// leads to.
 // Bodies in all variations are tested in test/plugins/json-body.test.ts and values.test.ts.
 import t from 'tap'
 import { type Answer, type Ask, makeCaller, startInstance } from '../instance.ts'

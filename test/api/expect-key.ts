@@ -1,4 +1,4 @@
-/** A key object by the spec's section 2.1: its members, no others, and their types. */
+/** A key object: its members, no others, and their types. */
 import type { Test } from 'tap'
 
 const text = (value: unknown) => typeof value === 'string'

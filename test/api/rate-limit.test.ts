@@ -1,4 +1,4 @@
-// In each minute a key admits exactly its limit, and every authenticated request counts (spec section 8).
+// In each minute a key admits exactly its limit, and every authenticated request counts.
 import t from 'tap'
 import { type Answer, type Ask, type Instance, makeCaller, makeKey, startInstance } from '../instance.ts'
 import { until } from '../process/until.ts'

@@ -1,5 +1,5 @@
 // Every 401 is the same bytes and leaves the connection in the same state, whatever was presented
-// and whatever was asked. So is every 404 of an id (spec section 7.2). Beyond
+// and whatever was asked. So is every 404 of an id. Beyond
 // test/api/authentication.test.ts: all ways to present a key, and connections that stay open.
 import t, { type Test } from 'tap'
 import { openDatabase } from '../api/database.ts'

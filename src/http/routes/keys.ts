@@ -1,6 +1,5 @@
 /**
- * The operations on keys (spec section 4, and rotation). By the time they run, the caller is authenticated
- * and counted.
+ * The operations on keys (docs/api.md). By the time they run, the caller is authenticated and counted.
  */
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
