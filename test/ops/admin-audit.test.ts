@@ -125,7 +125,7 @@ t.test('a page continues where an entry was that has been dropped meanwhile', as
   t.strictSame(await ids(`user_id=${userId}&starting_after=${body.next_cursor}`), [made[2]])
 })
 
-t.test('what may not be is refused by its name', async (t) => {
+t.test('an invalid value is refused and named', async (t) => {
   const refused: [query: string, code: Code, param: string][] = [
     ...['request_id', 'key_id', 'user_id'].flatMap((name): [string, Code, string][] =>
       ['', 'aud_1', '%00', `${name.slice(0, 3)}_%00`].map((id) => [

@@ -194,7 +194,7 @@ for (const expires_at of [0, 1, nowS(), '2030', 4_102_444_800, 1.5]) {
   refused.push(['POST', 'keys', { ...good, expires_at }, 'invalid_parameter', 'expires_at'])
   refused.push(['PATCH', 'keys/apk_1', { expires_at }, 'invalid_parameter', 'expires_at'])
 }
-t.test('what may not be is refused by its name, and creates nothing', async (t) => {
+t.test('an invalid value is refused and named, and creates nothing', async (t) => {
   const count = async () => (await sql`select from api_keys`).length
   const before = await count()
   for (const [method, path, body, code, param] of refused) {

@@ -152,7 +152,7 @@ for (const bad of badTexts) {
   refused.push(['POST', 'users', { name: 'x', external_id: bad }, 'invalid_parameter', 'external_id'])
   refused.push(['PATCH', 'users/usr_1', { external_id: bad }, 'invalid_parameter', 'external_id'])
 }
-t.test('what may not be is refused by its name, and changes nothing', async (t) => {
+t.test('an invalid value is refused and named, and changes nothing', async (t) => {
   const before = await sql`select users::text from users order by id`
   for (const [method, path, body, code, param] of refused) {
     t.comment(method, path, JSON.stringify(body)?.slice(0, 60))

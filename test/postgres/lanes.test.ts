@@ -57,7 +57,7 @@ t.test('a lane without work is forgotten, and has lost its turn', async (t) => {
   t.strictSame(started.slice(3), ['b1'])
 })
 
-t.test('works without a lane may use every place', async (t) => {
+t.test('work without a lane may use every place', async (t) => {
   const { enter, leave, started } = byHand()
   for (const n of [1, 2, 3, 4, 5]) enter(`${n}`)
   t.strictSame(started, ['1', '2', '3', '4'])

@@ -140,7 +140,7 @@ t.test('a minute whose counters may have expired is stored, and incomplete', asy
   t.equal(await incompleteIn(minute), true)
 })
 
-t.test('who starts at the turn of a minute leaves the one before the last alone', async (t) => {
+t.test('an instance that starts as a minute turns does not store the minute before the last', async (t) => {
   const [instance] = instances as [Instance]
   const nobodyStored = minuteOf(await counterOf(instance).now()) + 60
   let nowMs = (nobodyStored + 2) * 60_000 + 500
