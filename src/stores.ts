@@ -147,7 +147,7 @@ export interface Counter {
    * Whether requests of this minute or the one before it may be missing from the counters: a server
    * has lost counts, or was down. A scan then also visits what this instance knows.
    */
-  isShort(minute: number): boolean
+  mayLackCounts(minute: number): boolean
   /**
    * Only where counts end with the process: continues from the counts that an earlier one stored,
    * before the first hit.
@@ -198,8 +198,8 @@ export interface KeyCredential {
 }
 
 /**
- * What the Postgres that was asked takes. `read_only`: no writes, so changes may be made at another
- * one. `standby`: it may also lack changes that were made before.
+ * Whether the Postgres that answered accepts writes. `read_only`: it does not, so changes may be made
+ * on another server. `standby`: it may also lack changes that were made before.
  */
 export type ServerRole = 'primary' | 'read_only' | 'standby'
 
@@ -459,7 +459,7 @@ export interface Fences {
 
 export interface InstanceStore {
   fences: Fences
-  /** `fence`: the one that the instance keeps to. Resolves to the latest one. */
+  /** `fence`: the instance's current one. Resolves to the latest one. */
   report(report: InstanceReport, fence: number): Promise<number>
   /** The longest running first. A silent one is removed after one to two hours. */
   list(lane?: Operator): Promise<Instance[]>

@@ -38,7 +38,7 @@ export function command<O = unknown>(usage: string, definition: Definition<O>): 
   const [name, ...args] = usage.split(' ')
   const made = strict(new Command(name)).description(summary)
   for (const arg of args) made.argument(arg)
-  // Not commander's own check, which would hide a misspelt option behind the one that is missing.
+  // Checked here: commander would report the missing option and not the misspelt one.
   for (const { flags, description } of requires) made.option(flags, `${description} (required)`)
   for (const option of options) made.addOption(option)
   made.option('--json', 'print one JSON value')

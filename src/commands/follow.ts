@@ -39,7 +39,7 @@ export async function followAudit(
   const sinceMark = () => Math.max(filter.since ?? 0, markMs / 1000 - overlapS)
   const recent = () => audit.list({ ...filter, since: sinceMark(), limit: entriesMax })
 
-  // In this order: an entry in between is shown, and not again.
+  // In this order, so that an entry written in between is shown exactly once.
   const before = await recent()
   const first = await audit.list(filter)
   show(first.toReversed())

@@ -5,7 +5,7 @@ import { namePattern } from '../../schemas/bounds.ts'
 import type { KeyCounters } from '../../schemas/counters.ts'
 import type { AdminKey } from '../../schemas/key.ts'
 import type { Lookup } from '../../schemas/lookup.ts'
-import { anythingFinder } from '../ops/admin/find-anything.ts'
+import { createLookup } from '../ops/admin/find-anything.ts'
 import { tokenFormat } from '../rules/token.ts'
 import { adminKeyBody } from '../stores.ts'
 import { entriesTable } from './audit.ts'
@@ -27,12 +27,14 @@ export const lookup = command('lookup <anything>', {
     if (given !== '-' && format.isIn(given)) process.stderr.write(`${historyWarning}\n`)
     const found = await withStores(config, (stores) => {
       const counter = stores.counter.mode === 'memory' ? null : stores.counter
-      return anythingFinder({ ...stores, counter })(query, { lane: operator(), toBody: adminKeyBody })
+      return createLookup({ ...stores, counter })(query, { lane: operator(), toBody: adminKeyBody })
     })
     if (found === null)
       throw new Error(
         `nothing found: no key, prefix, id or external id matches${
-          format.isShort(trimmed) ? `; give all ${format.displayPrefixLength} characters of a prefix` : ''
+          format.isPartialPrefix(trimmed)
+            ? `; give all ${format.displayPrefixLength} characters of a prefix`
+            : ''
         }`,
       )
     return { json: found, lines: linesOf(found) }

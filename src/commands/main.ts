@@ -8,7 +8,7 @@ import { printable } from './printable.ts'
 import { program } from './program.ts'
 
 let isCut = false
-/** Says so once, and ends nothing: a service goes on serving when nobody can read its output. */
+/** Reports it once and does not exit: a service keeps serving even if nobody can read its output. */
 process.stdout.on('error', ({ code, message }: NodeJS.ErrnoException) => {
   // The reader may have seen enough, as in `latchkey audit list | head`.
   if (code === 'EPIPE' || isCut) return
@@ -19,7 +19,7 @@ process.stdout.on('error', ({ code, message }: NodeJS.ErrnoException) => {
   )
 })
 
-/** It may be the same full disk as the log's, or the same reader that is gone. */
+/** stderr may be on the same full disk, or have lost the same reader. */
 process.stderr.on('error', () => {})
 
 async function main() {

@@ -36,7 +36,7 @@ export async function serve(config: Config): Promise<undefined> {
   if (config.startedByNpm) stopWithParent(stop.signal)
 
   const [opsAddress, address] = await addressesOf(config)
-  if (config.opsTokens.length === 0 && !isLoopback(opsAddress)) throw new Error(openToOthers)
+  if (config.opsTokens.length === 0 && !isLoopback(opsAddress)) throw new Error(opsTokenMissing)
 
   if (config.githubScanningKeysFile !== null) await readGithubKeys(config.githubScanningKeysFile)
 
@@ -70,7 +70,7 @@ export async function serve(config: Config): Promise<undefined> {
       maxRateLimitRpm: config.maxRateLimitRpm,
     })
     closers.push(() => ops.close())
-    await allListening([
+    await listenOnAll([
       { prefix: 'OPS_', server: ops, host: opsAddress, port: config.opsPort, exclusive: true },
       { prefix: '', server: app, host: address, port: config.port, exclusive: false },
     ])
@@ -123,7 +123,7 @@ function stopOnSignal(log: Log, close: () => Promise<void>): Stop {
   return stop
 }
 
-const openToOthers =
+const opsTokenMissing =
   'OPS_TOKEN is required where OPS_HOST is not a loopback address: the ops listener has the admin API. Set OPS_TOKEN, or OPS_HOST=127.0.0.1'
 
 /**
@@ -143,9 +143,9 @@ async function addressesOf({ opsHost, host }: Config): Promise<[ops: string, ser
 }
 
 /**
- * npm passes a signal to its shell only: without this the service would outlive `npm start`. Where
- * the signal reaches the service too, a second one would cut its stop short: so it gets from one look
- * to the next to arrive.
+ * npm passes a signal to its shell only: without this the service would outlive `npm start`. The
+ * signal may also reach the service itself, and a second one would cut the stop short. So wait one
+ * interval for it before sending ours.
  */
 function stopWithParent(stopping: AbortSignal) {
   const parent = process.ppid
@@ -169,7 +169,7 @@ interface Listener {
 }
 
 /** Names everything that keeps them from listening, not only the first. */
-async function allListening(listeners: Listener[]) {
+async function listenOnAll(listeners: Listener[]) {
   const outcomes = await Promise.allSettled(
     listeners.map(async ({ server, host, port, exclusive }) => server.listen({ host, port, exclusive })),
   )

@@ -12,8 +12,8 @@ import type { Log } from '../process/log.ts'
 /** Otherwise workers that die at their start would follow each other without a pause. */
 const restartAfterMs = 1000
 /**
- * A signal may reach the workers too, as Ctrl-C does, and a second one would cut their stop short.
- * So it gets this long to arrive.
+ * Ctrl-C also reaches the workers, and a second signal would cut their stop short. Wait this long
+ * before sending one.
  */
 const signalDelayMs = 250
 const stopping = 'stopping'

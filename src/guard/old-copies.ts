@@ -20,7 +20,7 @@ export interface OldCopies {
     /** Nor is any copy after this. */
     untilMs: number
   }
-  /** Sends a report with the fence that this instance keeps to; resolves to the latest one. */
+  /** Sends a report with this instance's current fence; `send` resolves to the latest one. */
   report(send: (fence: number) => Promise<number>): Promise<void>
   /** The latest fence has not been reported yet. */
   readonly isBehind: boolean

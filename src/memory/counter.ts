@@ -60,7 +60,7 @@ export function createMemoryCounter(options: MemoryCounterOptions = {}): Counter
     known: counts.of,
     now: async () => now(),
     takeHits: counts.takeHits,
-    isShort: counts.isShort,
+    mayLackCounts: counts.mayLackCounts,
     restore(minute, stored) {
       for (const { keyId, count } of stored) counts.add(keyId, minute, count)
       counts.takeHits(minute)

@@ -16,11 +16,11 @@ export interface MinuteCounts {
   add(keyId: string, minute: number, hits: number, shared?: number): number
   /**
    * Whether the shared store may lack counts of this minute or the one before it: it has reported
-   * less than was known, or `setShort` was called.
+   * less than was known, or `markIncomplete` was called.
    */
-  isShort(minute: number): boolean
+  mayLackCounts(minute: number): boolean
   /** The shared store was down until now, and may have lost this minute and the one before it. */
-  setShort(minute: number): void
+  markIncomplete(minute: number): void
   /** The counts of this minute or the one before it, by key. */
   of(minute: number): ReadonlyMap<string, number>
   /** How many hits were added in this minute or the one before it, since it was last asked. */
@@ -37,7 +37,7 @@ export function createMinuteCounts(keysMax = 1_000_000): MinuteCounts {
     { minute: -1, hits: 0, counts: new Map<string, number>() },
     { minute: -1, hits: 0, counts: new Map<string, number>() },
   ]
-  /** Not in `minutes`, where marking a minute would drop the counts of one two minutes later. */
+  /** Apart from `minutes`, where marking an old minute would drop the counts of the one two later. */
   const short = new Set<number>()
 
   function slotOf(minute: number) {
@@ -73,8 +73,8 @@ export function createMinuteCounts(keysMax = 1_000_000): MinuteCounts {
       slot.counts.set(keyId, count)
       return count
     },
-    isShort: (minute) => short.has(minute),
-    setShort(minute) {
+    mayLackCounts: (minute) => short.has(minute),
+    markIncomplete(minute) {
       markShort(minute - 1)
       markShort(minute)
     },

@@ -26,7 +26,7 @@ export interface BoardView extends Scan, Ranking {
 }
 
 export interface BoardOptions extends RankingOptions {
-  counter: Pick<Counter, 'mode' | 'scan' | 'known' | 'countsOf' | 'isShort' | 'now'>
+  counter: Pick<Counter, 'mode' | 'scan' | 'known' | 'countsOf' | 'mayLackCounts' | 'now'>
 }
 
 /** A result this old is read again when somebody asks. The dashboard asks every second. */
@@ -55,7 +55,7 @@ const knownMax = 1000
 interface Minute {
   readonly minute: number
   readonly top: TopCounts
-  /** The known counts that it is the turn of. */
+  /** Goes through the known counts, some at each read. */
   known: Iterator<[string, number]>
   readonly finalists: Finalists
   /** The last scan that ended. */
@@ -93,8 +93,8 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
   }
 
   /**
-   * Drops minutes that can no longer be asked for, and ends scans that began before the end of a
-   * minute that is over: they are of no use for the last minute, and the next scan is waiting.
+   * Drops minutes that can no longer be asked for. Ends scans of a minute that is over if they began
+   * before its end: their counts are not final, and the next scan is waiting.
    */
   function endMinutes(now: number) {
     for (const [minute, { startedMs, stop }] of minutes) {
@@ -171,7 +171,7 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
     const ranking = await rankKeys({ counter, keys }, { ...of, isRising: isCurrent, lane })
     const unfinished = { ...of, complete: false, mode: counter.mode, fault: null }
     const { startedMs, complete, scanned, mode, fault } = usable(of, isCurrent) ?? unfinished
-    const lost = counter.isShort(of.minute)
+    const lost = counter.mayLackCounts(of.minute)
     return { minute: of.minute, asOfMs: startedMs, complete, scanned, mode, fault, lost, ...ranking }
   }
 

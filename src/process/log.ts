@@ -27,12 +27,12 @@ export async function createLog(level: string): Promise<Log> {
   }
   // Written when the event loop is free: a slow reader of our log must not slow down requests.
   const destination = pino.destination({ fd: 1, sync: false, maxLength: bufferMax })
-  lineLossIsNoFault(destination)
+  surviveWriteErrors(destination)
   return pino(options, destination)
 }
 
-/** A full disk costs log lines, and not the service. What is buffered is tried again with each line. */
-function lineLossIsNoFault(destination: ReturnType<typeof pino.destination>) {
+/** A full disk loses log lines but does not stop the service. Each new line retries the buffer. */
+function surviveWriteErrors(destination: ReturnType<typeof pino.destination>) {
   let isFailing = false
   destination.on('write', () => {
     isFailing = false
@@ -42,7 +42,7 @@ function lineLossIsNoFault(destination: ReturnType<typeof pino.destination>) {
       process.stderr.write(`latchkey: the log could not be written (${message}); the service goes on\n`)
     isFailing = true
   })
-  // The original, which runs at exit, tries for ever what cannot be written.
+  // The original runs at exit and would retry a failing write forever.
   const flushSync = destination.flushSync.bind(destination)
   destination.flushSync = () => {
     if (!isFailing) flushSync()

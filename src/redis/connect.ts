@@ -117,7 +117,7 @@ function identityCheck(hosts: string[]) {
  * Throws if the server refuses the database in REDIS_URL: it has none of that number, or the user
  * may not select it.
  */
-export async function requireDatabase(client: Redis | Cluster): Promise<void> {
+export async function requireRedisDatabase(client: Redis | Cluster): Promise<void> {
   if (client instanceof Cluster || !client.options.db) return
   // Use a separate connection, because the client's may never be ready.
   const probe = client.duplicate({ db: 0, lazyConnect: true, retryStrategy: null })

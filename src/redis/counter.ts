@@ -86,7 +86,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
           const where = server === '' ? '' : `${server}: `
           onOutage(outage && { ...outage, reason: where + outage.reason })
           if (outage !== null) return
-          lastCounts.setShort(minuteOf(shard(server).nowMs()))
+          lastCounts.markIncomplete(minuteOf(shard(server).nowMs()))
           onOtherServer()
         },
         onBatch,
@@ -162,7 +162,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
     ...readCounters({ client, servers, shards, shardOf, lastCounts, patience, onScanned }),
     known: lastCounts.of,
     takeHits: lastCounts.takeHits,
-    isShort: lastCounts.isShort,
+    mayLackCounts: lastCounts.mayLackCounts,
     async close() {
       for (const one of shards.values()) one.close()
       client.disconnect()

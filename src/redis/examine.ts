@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { clockFinding, type Finding, withoutAddress } from '../rules/finding.ts'
 import type { RedisServers } from '../rules/redis-url.ts'
 import type { Counter, Outage } from '../stores.ts'
-import { connectRedis, requireDatabase } from './connect.ts'
+import { connectRedis, requireRedisDatabase } from './connect.ts'
 import { createRedisCounter } from './counter.ts'
 import { Cluster, type Redis } from './ioredis.ts'
 import { withTimeout } from './with-timeout.ts'
@@ -32,7 +32,7 @@ export async function examineRedis(servers: RedisServers): Promise<Finding[]> {
   // The counter finds out by itself what a server refuses.
   const counter = createRedisCounter({ client })
   try {
-    await requireDatabase(client)
+    await requireRedisDatabase(client)
     await settled(counter)
     const outages = counter.outages.map(outageFinding)
     const nodes = client instanceof Cluster ? client.nodes('master') : [client]

@@ -1,6 +1,6 @@
 /**
- * ioredis, by `require`: before it runs a CommonJS package that is imported, Node 20 searches its
- * sources for the names that they export, which takes as long again as to run them.
+ * ioredis, loaded with `require`: for an `import`, Node 20 first scans a CommonJS package for its
+ * export names, which doubles the load time.
  */
 import { createRequire } from 'node:module'
 import type * as Ioredis from 'ioredis'

@@ -59,9 +59,9 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
     }
     await Promise.all([...shards].map(scanOne))
     const isLocal = unread.size > 0
-    const isShort = lastCounts.isShort(minute)
-    if (isLocal || isShort) {
-      const isWanted = (keyId: string) => isShort || unread.has(shardOf(keyId))
+    const isIncomplete = lastCounts.mayLackCounts(minute)
+    if (isLocal || isIncomplete) {
+      const isWanted = (keyId: string) => isIncomplete || unread.has(shardOf(keyId))
       const known = await visitCounts(lastCounts.of(minute), visit, { isWanted, signal, above })
       if (isLocal) scanned += known
     }

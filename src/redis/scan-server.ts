@@ -1,6 +1,6 @@
 /**
- * Reads the counters of one minute from one server, in slices that keep the server for less than
- * a millisecond. Between slices the reader waits, so that it uses no more than its share of the
+ * Reads the counters of one minute from one server, in slices that occupy the server for less
+ * than a millisecond. Between slices the reader waits, so that it uses no more than its share of the
  * server's one core. TIME before and after each slice says how long the server took; a server that
  * is busy with others makes a slice longer, and so the reader slower.
  */
@@ -52,7 +52,7 @@ export async function scanServer(redis: Redis, options: ServerScan): Promise<Err
   return null
 }
 
-/** If a slice asks for more, the server was held up while it ran: it had no core to run on. */
+/** A slice that asks for more was measured while the server had no core to run on. */
 const pauseMaxMs = 10_000
 
 /** How long to wait after a slice, so that the server spends no more than its share on the scan. */

@@ -32,7 +32,7 @@ export interface TokenFormat {
    */
   redact(text: string): string
   /** Whether a text could only be the beginning of the part that is shown: too little to find a key. */
-  isShort(text: string): boolean
+  isPartialPrefix(text: string): boolean
 }
 
 const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
@@ -68,7 +68,7 @@ export function tokenFormat(prefix: string): TokenFormat {
       return false
     },
     displayPrefixOf: (token) => token.slice(0, shown),
-    isShort: (text) => text.startsWith(start) && text.length < shown,
+    isPartialPrefix: (text) => text.startsWith(start) && text.length < shown,
     redact: (text) => text.replaceAll(anyPart, `${start}[redacted]`),
   }
 }

@@ -48,7 +48,7 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
   /** The last minute that is stored for good, as far as this instance knows. */
   let doneThrough: number | null = null
   /** A minute in which an earlier process counted, and its counts died with it. */
-  let cutMinute: number | null = null
+  let lostMinute: number | null = null
   let openMinute = 0
   let clock = { nowMs: 0, monoMs: 0 }
   let isFaulty = false
@@ -94,7 +94,7 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
     }
     const { complete, mode } = await counter.scan(minute, visit, { share, signal })
     await flush()
-    return complete && mode !== 'local' && minute !== cutMinute && !isFading(minute, await now())
+    return complete && mode !== 'local' && minute !== lostMinute && !mayHaveExpired(minute, await now())
   }
 
   /** Resolves to whether the minute is stored for good. */
@@ -103,7 +103,7 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
     if (claim === 'claimed') {
       const whole = await storeCounts(minute)
       // Another try once the claim has ended, maybe by an instance that reaches Redis.
-      if (!whole && minute !== cutMinute && !isFading(minute, clock.nowMs)) return false
+      if (!whole && minute !== lostMinute && !mayHaveExpired(minute, clock.nowMs)) return false
       if (!(await usage.finish(minute, { whole, done: true }))) onIncomplete(minute)
     }
     return claim !== 'taken'
@@ -154,7 +154,7 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
     doneThrough = minute - 1
     const { counts, isCut } = await usage.resume(minute)
     counter.restore(minute, counts)
-    if (isCut) cutMinute = minute
+    if (isCut) lostMinute = minute
   }
 
   async function storeRest() {
@@ -186,4 +186,4 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
 }
 
 /** Whether counters of the minute may have expired: they outlive it by 60 s at least. */
-const isFading = (minute: number, nowMs: number) => minuteOf(nowMs) > minute + 1
+const mayHaveExpired = (minute: number, nowMs: number) => minuteOf(nowMs) > minute + 1

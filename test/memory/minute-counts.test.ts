@@ -42,23 +42,26 @@ t.test(
     counts.add('apk_1', 7, 2, 5)
     counts.add('apk_2', 7, 1, 1)
     counts.add('apk_1', 7, 0, 9)
-    t.equal(counts.isShort(7), false)
+    t.equal(counts.mayLackCounts(7), false)
     counts.add('apk_2', 7, 1, 1)
-    t.equal(counts.isShort(7), true, 'lost')
-    t.equal(counts.isShort(8), false)
+    t.equal(counts.mayLackCounts(7), true, 'lost')
+    t.equal(counts.mayLackCounts(8), false)
     counts.add('apk_1', 8, 4, 4)
     counts.add('apk_2', 7, 1, 3)
-    t.strictSame([counts.isShort(7), counts.isShort(8)], [true, false])
-    t.equal(counts.isShort(9), false, 'nothing is known of a minute that has not begun')
+    t.strictSame([counts.mayLackCounts(7), counts.mayLackCounts(8)], [true, false])
+    t.equal(counts.mayLackCounts(9), false, 'nothing is known of a minute that has not begun')
     counts.add('apk_1', 9, 1)
-    t.strictSame([counts.isShort(7), counts.isShort(9)], [false, false])
+    t.strictSame([counts.mayLackCounts(7), counts.mayLackCounts(9)], [false, false])
     counts.add('apk_1', 9, 0, 0)
-    t.equal(counts.isShort(9), false, 'no shared count says nothing')
-    counts.setShort(9)
-    t.strictSame([counts.isShort(8), counts.isShort(9)], [true, true])
+    t.equal(counts.mayLackCounts(9), false, 'no shared count says nothing')
+    counts.markIncomplete(9)
+    t.strictSame([counts.mayLackCounts(8), counts.mayLackCounts(9)], [true, true])
     t.equal(counts.of(8).get('apk_1'), 4, 'what was known is not lost')
-    counts.setShort(11)
-    t.strictSame([counts.isShort(10), counts.isShort(11), counts.isShort(9)], [true, true, false])
+    counts.markIncomplete(11)
+    t.strictSame(
+      [counts.mayLackCounts(10), counts.mayLackCounts(11), counts.mayLackCounts(9)],
+      [true, true, false],
+    )
   },
 )
 
@@ -67,8 +70,11 @@ t.test(
   async (t) => {
     const counts = createMinuteCounts()
     counts.add('apk_1', 8, 6)
-    counts.setShort(7)
-    t.strictSame([counts.isShort(6), counts.isShort(7), counts.isShort(8)], [true, true, false])
+    counts.markIncomplete(7)
+    t.strictSame(
+      [counts.mayLackCounts(6), counts.mayLackCounts(7), counts.mayLackCounts(8)],
+      [true, true, false],
+    )
     t.equal(counts.add('apk_1', 8, 1, 1), 7)
   },
 )

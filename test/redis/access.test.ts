@@ -2,7 +2,7 @@
 // permissions are enough.
 import type { Redis } from 'ioredis'
 import t from 'tap'
-import { connectRedis, requireDatabase } from '../../src/redis/connect.ts'
+import { connectRedis, requireRedisDatabase } from '../../src/redis/connect.ts'
 import { newId } from '../../src/rules/id.ts'
 import { parseRedisUrl } from '../../src/rules/redis-url.ts'
 import { minuteOf } from '../../src/rules/window.ts'
@@ -30,7 +30,7 @@ if (redis) {
     t.test(`the documented permissions are enough${db && ' in another database'}`, async (t) => {
       await allow('counting', ...(db ? databaseCommands : commands))
       const { client, counter, outages, untilShared } = countAt(t, urlOf('counting', db))
-      await requireDatabase(client)
+      await requireRedisDatabase(client)
       await untilShared()
       const keyId = newId('apk_')
       t.match(await hit(counter, keyId), { number: 1, turn: { shared: true } })
@@ -72,7 +72,7 @@ if (redis) {
       const client = connectRedis(parseRedisUrl(url)!)
       client.on('error', () => {})
       t.teardown(() => client.disconnect())
-      const refused = await requireDatabase(client).then(() => '', String)
+      const refused = await requireRedisDatabase(client).then(() => '', String)
       if (refused) await until('the client has given up', () => hasEnded(client as Redis))
       else client.disconnect()
       return refused

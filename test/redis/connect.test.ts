@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import type { PeerCertificate } from 'node:tls'
 import { Cluster } from 'ioredis'
 import t from 'tap'
-import { connectRedis, requireDatabase } from '../../src/redis/connect.ts'
+import { connectRedis, requireRedisDatabase } from '../../src/redis/connect.ts'
 import { createRedisCounter } from '../../src/redis/counter.ts'
 import { newId } from '../../src/rules/id.ts'
 import { parseRedisUrl } from '../../src/rules/redis-url.ts'
@@ -36,7 +36,7 @@ t.test('the database of a server that is down is not refused', async (t) => {
   client.on('error', () => {})
   t.teardown(() => client.disconnect())
   const written = t.capture(console, 'error')
-  await requireDatabase(client)
+  await requireRedisDatabase(client)
   t.strictSame(written(), [], 'ioredis writes nothing')
 })
 

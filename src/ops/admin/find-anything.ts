@@ -34,22 +34,22 @@ const entriesMax = 10
 /** Keys shown if several begin alike. */
 const keysMax = 10
 
-export interface Asker {
+export interface LookupCaller {
   lane: Operator
   toBody: (key: StoredKey) => AdminKey
 }
 
 /** A shorter run gives little of a key away. With `%`, a key may be percent-encoded. */
-const muchOfAKey = /[0-9A-Za-z]{16}|%/
+const mayRevealKey = /[0-9A-Za-z]{16}|%/
 
 /** Outer white space is ignored, except in an external id that has it. Null if there is no such thing. */
-export type FindAnything = (query: string, asker: Asker) => Promise<Lookup | null>
+export type LookUp = (query: string, asker: LookupCaller) => Promise<Lookup | null>
 
-export function anythingFinder(options: FindOptions): FindAnything {
+export function createLookup(options: FindOptions): LookUp {
   const { keys, users, audit, counter, hasher, tokenFormat } = options
   const prefixLength = tokenFormat.displayPrefixLength
 
-  async function find(given: string, asker: Asker): Promise<Lookup | null> {
+  async function find(given: string, asker: LookupCaller): Promise<Lookup | null> {
     const { lane } = asker
     const query = given.trim()
     if (tokenFormat.isWellFormed(query)) {
@@ -80,32 +80,32 @@ export function anythingFinder(options: FindOptions): FindAnything {
    * an external id may begin like a key.
    */
   function named(text: string) {
-    const mayShowKey = muchOfAKey.test(text) && tokenFormat.redact(text) !== text
+    const mayShowKey = mayRevealKey.test(text) && tokenFormat.redact(text) !== text
     return mayShowKey
       ? { externalIdHash: createHash('sha256').update(text).digest('hex') }
       : { externalId: text }
   }
 
-  async function byId(id: string, asker: Asker) {
+  async function byId(id: string, asker: LookupCaller) {
     if (id.startsWith('apk_')) return aboutKey(await keys.get(id, null, asker.lane), asker)
     if (id.startsWith('usr_')) return aboutUser(await users.get(id, asker.lane), asker)
     return id.startsWith('req_') ? aboutRequest(id, asker) : null
   }
 
-  async function aboutKey(key: StoredKey | null, asker: Asker): Promise<Lookup | null> {
+  async function aboutKey(key: StoredKey | null, asker: LookupCaller): Promise<Lookup | null> {
     if (key === null) return null
     const refusals = await refusalsOf({ keyId: key.id }, asker)
     const counters = counter && { counters: await countersOfKey(counter, key) }
     return { type: 'key', ...(await withOwner(key, asker)), ...counters, refusals }
   }
 
-  async function aboutUser(user: User | null, asker: Asker): Promise<Lookup | null> {
+  async function aboutUser(user: User | null, asker: LookupCaller): Promise<Lookup | null> {
     if (user === null) return null
     const state = user.deleted_at === null ? 'active' : 'deleted'
     return { type: 'user', state, user, refusals: await refusalsOf({ userId: user.id }, asker) }
   }
 
-  async function aboutRequest(requestId: string, asker: Asker): Promise<Lookup | null> {
+  async function aboutRequest(requestId: string, asker: LookupCaller): Promise<Lookup | null> {
     const entries = await audit.list({ requestId, limit: entriesMax }, asker.lane)
     const [entry] = entries
     if (entry === undefined) return null
@@ -116,13 +116,13 @@ export function anythingFinder(options: FindOptions): FindAnything {
     return { type: 'request', ...(user !== null && { user }), entries }
   }
 
-  async function withOwner(key: StoredKey, { lane, toBody }: Asker) {
+  async function withOwner(key: StoredKey, { lane, toBody }: LookupCaller) {
     const user = (await users.get(key.userId, lane))!
     const state = key.state === 'active' && user.deleted_at !== null ? ('owner_deleted' as const) : key.state
     return { state, key: toBody(key), user }
   }
 
-  function refusalsOf(of: Pick<AuditFilter, 'keyId' | 'userId'>, { lane }: Asker) {
+  function refusalsOf(of: Pick<AuditFilter, 'keyId' | 'userId'>, { lane }: LookupCaller) {
     return audit.list({ ...of, event: 'auth.refused', limit: entriesMax }, lane)
   }
 

@@ -80,7 +80,7 @@ export const adminKeyRoutes: FastifyPluginAsyncTypebox<Omit<KeyRoutesOptions, 'b
     },
     async (request) => {
       const { user_id = null, key_prefix, status, starting_after } = request.query
-      if (key_prefix !== undefined && tokenFormat.isShort(key_prefix)) throw shortPrefix(tokenFormat)
+      if (key_prefix !== undefined && tokenFormat.isPartialPrefix(key_prefix)) throw shortPrefix(tokenFormat)
       const limit = limitOf(request.query)
       const page = { limit: limit + 1, startingAfter: starting_after, status, displayPrefix: key_prefix }
       const toBody = withPendingUses(lastUsed, adminKeyBody)

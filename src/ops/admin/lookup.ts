@@ -5,14 +5,14 @@ import type { LastUsed } from '../../guard/last-used.ts'
 import { withPendingUses } from '../../http/routes/key-rules.ts'
 import { adminKeyBody } from '../../stores.ts'
 import { laneOf, notFound } from './admin-rules.ts'
-import { anythingFinder, type FindOptions } from './find-anything.ts'
+import { createLookup, type FindOptions } from './find-anything.ts'
 
 export interface LookupOptions extends FindOptions {
   lastUsed: Pick<LastUsed, 'pending'>
 }
 
 export const lookupRoute: FastifyPluginAsyncTypebox<LookupOptions> = async (app, options) => {
-  const find = anythingFinder(options)
+  const find = createLookup(options)
 
   app.post(
     '/admin/lookup',
