@@ -10,9 +10,9 @@ import { fileURLToPath } from 'node:url'
 import { chromium } from 'playwright-core'
 import { dashboardPicture } from '../paths.ts'
 
-/** Then there is a full minute before this one, */
+/** Long enough that the last full minute has traffic. */
 const watchedMs = 75_000
-/** and most of this one is over. */
+/** Late in a minute, when the bars are long. */
 const secondOfMinute = 50
 
 const demo = spawn(process.execPath, [fileURLToPath(new URL('demo.js', import.meta.url))], {

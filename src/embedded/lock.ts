@@ -47,8 +47,8 @@ export const unlock = (path: string) => rmSync(path, { force: true })
 export function ownerOf(path: string): Owner | null {
   const owner = read(path)
   if (owner === null || isRunning(owner.identity)) return owner
-  // Two may find that out, and the slower one must not remove the lock that the faster one has
-  // taken since: only the holder of a second lock removes the first, after another look.
+  // Two processes may notice this at once, and the slower one must not remove the faster one's new
+  // lock. So only the holder of a second lock removes the first, after checking again.
   const breaking = `${path}.breaking`
   const mine = takeLock(breaking, 'command')
   const stale = mine ? path : breaking

@@ -1,4 +1,4 @@
-/** Fastify, by `require`, for the reason that src/redis/ioredis.ts gives. */
+/** Fastify, loaded with `require` for the reason that src/redis/ioredis.ts gives. */
 import { createRequire } from 'node:module'
 import type { fastify } from 'fastify'
 

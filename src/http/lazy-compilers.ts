@@ -1,7 +1,7 @@
 /**
- * Fastify's own compilers of schemas, loaded and run when a request first needs one. That took a
- * third of the time to start. Instead, the first request of a route waits a few milliseconds, and
- * the first one that needs a compiler some tens.
+ * Fastify's own schema compilers, loaded when a request first needs one. Loading and running them at
+ * the start took a third of its time. Now the first request of a route waits a few milliseconds, and
+ * the first one that needs a compiler a few tens.
  */
 import { createRequire } from 'node:module'
 import type { AjvCompiler, BuildCompilerFromPool } from '@fastify/ajv-compiler'

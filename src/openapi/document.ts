@@ -69,8 +69,8 @@ export default fp<OpenApiOptions>(
 )
 
 /**
- * Has the library make the document, from routes that it would rather collect itself. Its hundred
- * files are loaded only now, because most processes are never asked for a document.
+ * Lets the library generate the document from our list of routes; normally it collects them itself.
+ * Its hundred files are loaded only now, because most processes are never asked for a document.
  */
 function generate(routes: RouteOptions[], settings: FastifyDynamicSwaggerOptions): OpenApiDocument {
   const swagger = createRequire(import.meta.url)('@fastify/swagger')

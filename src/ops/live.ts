@@ -56,7 +56,7 @@ export function createLive<Name extends string>(options: LiveOptions<Name>): Liv
     for (const viewer of viewers) viewer.send(eventOf(name, json))
   }
 
-  /** One source at a time: all at once, they would make callers wait for a core. */
+  /** One source per tick: reading all at once would keep callers waiting for the CPU. */
   function tick() {
     if (isClosing()) {
       for (const viewer of viewers) viewer.end()

@@ -33,7 +33,7 @@ export interface Ranked {
 
 /** What is known of the last ranking. Each one updates it. */
 export interface Finalists {
-  /** Those that it put first by share; all that it took if Postgres did not answer. */
+  /** The keys it ranked highest by share, or all its candidates if Postgres did not answer. */
   keyIds: string[]
   /** When it began. */
   monoMs: number

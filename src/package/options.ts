@@ -58,7 +58,7 @@ const variables: Record<Checked, string> = {
 
 const optionOf = new Map(Object.entries(variables).map(([option, variable]) => [variable, option]))
 
-/** What kept Latchkey from starting, in the words of an application: its options, no environment. */
+/** A start error for an application: it names options instead of environment variables. */
 export function startError(error: Error): Error {
   const message = error.message.replaceAll(/\b([A-Z]+(?:_[A-Z]+)+)\b(=1)?/g, (found, name, isSet) => {
     const option = optionOf.get(name)

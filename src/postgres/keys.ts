@@ -25,10 +25,7 @@ const byteas = (hashes: string[]) => `{${hashes.map((hash) => `"\\\\x${hash}"`).
 const usable = (sql: Query) => sql`revoked_at is null and coalesce(expires_at, 'infinity') > now()`
 const expired = (sql: Query) => sql`revoked_at is null and coalesce(expires_at, 'infinity') <= now()`
 
-/**
- * Asked with the statement itself: behind a connection pooler, it may be another server than the
- * one that the connection began with.
- */
+/** Part of each statement, because a pooler may send every statement to another server. */
 const role = (sql: Query) => sql`(
   select case
     when pg_is_in_recovery() then 'standby'

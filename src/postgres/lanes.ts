@@ -15,8 +15,8 @@ export interface Lanes {
 }
 
 /**
- * How many may wait in one lane: more than 300 busy connections fill, and about what two places get
- * through in a second.
+ * How many may wait in one lane. Requests of 300 busy connections stay below it, and two places work
+ * through about this many in a second.
  */
 const laneWaitingMax = 500
 /** How many may wait in all lanes together. */

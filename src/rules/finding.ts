@@ -15,7 +15,7 @@ const clockToleranceS = 2
 export function clockFinding(about: string, serverMs: number, beforeMs: number, afterMs: number): Finding {
   const aheadS = (serverMs - (beforeMs + afterMs) / 2) / 1000
   const found = `${Math.abs(aheadS).toFixed(1)} s ${aheadS < 0 ? 'behind' : 'ahead of'} this machine`
-  // What it took to read the clock is uncertain.
+  // Reading the clock took time, so the difference is uncertain by half of it.
   const isClose = Math.abs(aheadS) <= clockToleranceS + (afterMs - beforeMs) / 2000
   if (isClose) return { about, state: 'ok', found }
   const advice =

@@ -101,8 +101,8 @@ export function refusedRequest(
 }
 
 /**
- * The method and path that a gateway was asked for, if TRUST_PROXY trusts it. Other routes take no
- * headers for it: a plain proxy passes on what its client made up.
+ * The method and path that a gateway was asked for, if TRUST_PROXY trusts it. Only /v1/verify reads
+ * these headers: elsewhere, a plain proxy passes on whatever its client made up.
  */
 function originalTarget(request: FastifyRequest, format: Redacting) {
   if (!request.routeOptions.url?.startsWith('/v1/verify') || !request.isFromProxy) return null
