@@ -4,13 +4,7 @@
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { type AuditEvent, type AuditReason, auditEvents, auditReasons } from './bounds.ts'
-import { IdFilter, Limit, listOf, OneOf, StartingAfter } from './list.ts'
-
-const UnixSeconds = Type.String({
-  pattern: '^[0-9]{1,10}$',
-  published: { type: 'integer', minimum: 0, maximum: 9_999_999_999 },
-  suggestion: 'Send whole Unix seconds, once.',
-})
+import { IdFilter, Limit, listOf, OneOf, StartingAfter, UnixSeconds } from './list.ts'
 
 export const ListAuditQuery = Type.Object(
   {
@@ -19,8 +13,8 @@ export const ListAuditQuery = Type.Object(
     user_id: Type.Optional(IdFilter('usr_')),
     reason: Type.Optional(OneOf(auditReasons)),
     event: Type.Optional(OneOf(auditEvents)),
-    since: Type.Optional(UnixSeconds),
-    until: Type.Optional(UnixSeconds),
+    since: Type.Optional(UnixSeconds('Unix seconds: only entries from then on.')),
+    until: Type.Optional(UnixSeconds('Unix seconds: only entries before.')),
     limit: Type.Optional(Limit),
     starting_after: Type.Optional(StartingAfter),
   },

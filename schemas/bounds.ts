@@ -25,6 +25,8 @@ export const graceMaxS = 31_536_000
 
 export const keyStates = ['active', 'revoked', 'expired'] as const
 export type KeyState = (typeof keyStates)[number]
+/** `owner_deleted`: active, but its owner is deleted. */
+export const operatorKeyStates = [...keyStates, 'owner_deleted'] as const
 
 export const listLimitMax = 100
 

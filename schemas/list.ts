@@ -16,6 +16,14 @@ export const StartingAfter = Type.String({
 export const OneOf = <const T extends string>(values: readonly T[]) =>
   Type.Unsafe<T>({ type: 'string', enum: values, suggestion: `Send one of ${values.join(', ')}, once.` })
 
+export const UnixSeconds = (description: string) =>
+  Type.String({
+    pattern: '^[0-9]{1,10}$',
+    published: { type: 'integer', minimum: 0, maximum: 9_999_999_999 },
+    description,
+    suggestion: 'Send whole Unix seconds, once.',
+  })
+
 /** An id as a filter. An id of another kind is a mistake, not an empty list. */
 export const IdFilter = (prefix: 'apk_' | 'usr_' | 'req_') =>
   Type.String({

@@ -1,7 +1,7 @@
 /** What an operator learns about a key, prefix or id that a customer has sent. */
 import { type Static, type TProperties, Type } from '@sinclair/typebox'
 import { AuditEntry } from './audit.ts'
-import { keyStates, nameMaxLength } from './bounds.ts'
+import { nameMaxLength, operatorKeyStates } from './bounds.ts'
 import { KeyCounters } from './counters.ts'
 import { AdminKey } from './key.ts'
 import { User } from './user.ts'
@@ -28,7 +28,7 @@ export const LookupBody = Type.Object(
 const stateOf = <const S extends readonly string[]>(states: S) =>
   Type.Unsafe<S[number]>({ type: 'string', enum: states })
 /** Of the key. */
-const keyState = stateOf([...keyStates, 'owner_deleted'])
+const keyState = stateOf(operatorKeyStates)
 /** Of the user. */
 const userState = stateOf(['active', 'deleted'])
 

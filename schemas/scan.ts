@@ -1,5 +1,6 @@
 /** Leaked keys, as POST /admin/keys/scan finds them. */
 import { type Static, Type } from '@sinclair/typebox'
+import { operatorKeyStates } from './bounds.ts'
 
 export const scanTextMax = 1_048_576
 
@@ -25,8 +26,6 @@ export const ScanBody = Type.Object(
   },
 )
 
-const leakedKeyStates = ['active', 'revoked', 'expired', 'owner_deleted'] as const
-
 const LeakedKey = Type.Object(
   {
     id: Type.String({ description: 'Begins with `apk_`.', examples: ['apk_0mwpfalq000000q7v0awobx4c0'] }),
@@ -35,9 +34,9 @@ const LeakedKey = Type.Object(
       description: 'Begins with `usr_`.',
       examples: ['usr_0mwpfal3g00000q7v0awobx4c0'],
     }),
-    state: Type.Unsafe<(typeof leakedKeyStates)[number]>({
+    state: Type.Unsafe<(typeof operatorKeyStates)[number]>({
       type: 'string',
-      enum: leakedKeyStates,
+      enum: operatorKeyStates,
       description: 'After the scan. A key that is `active` still works.',
     }),
     revoked: Type.Boolean({ description: 'Whether this scan revoked it.' }),

@@ -2,14 +2,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { type UsageStep, usageSteps } from './bounds.ts'
 import { KeyId } from './key.ts'
-
-const UnixSeconds = (description: string) =>
-  Type.String({
-    pattern: '^[0-9]{1,10}$',
-    published: { type: 'integer', minimum: 0, maximum: 9_999_999_999 },
-    description,
-    suggestion: 'Send whole Unix seconds, once.',
-  })
+import { UnixSeconds } from './list.ts'
 
 export const UsageQuery = Type.Object(
   {

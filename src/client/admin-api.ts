@@ -1368,9 +1368,9 @@ export interface operations {
                 reason?: "missing_header" | "wrong_scheme" | "wrong_prefix" | "unknown_key" | "revoked" | "expired" | "owner_deleted" | "missing_token" | "wrong_token" | "foreign_origin" | "foreign_host" | "missing_signature" | "unknown_signer" | "wrong_signature";
                 /** @description Send one of auth.refused, operator.refused, key.created, key.updated, key.rotated, key.revoked, user.created, user.updated, user.keys_revoked, user.deleted, once. */
                 event?: "auth.refused" | "operator.refused" | "key.created" | "key.updated" | "key.rotated" | "key.revoked" | "user.created" | "user.updated" | "user.keys_revoked" | "user.deleted";
-                /** @description Send whole Unix seconds, once. */
+                /** @description Unix seconds: only entries from then on. Send whole Unix seconds, once. */
                 since?: number;
-                /** @description Send whole Unix seconds, once. */
+                /** @description Unix seconds: only entries before. Send whole Unix seconds, once. */
                 until?: number;
                 /** @description Entries in one page. Send a whole number from 1 to 100, once. */
                 limit?: number;
