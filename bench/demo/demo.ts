@@ -93,7 +93,7 @@ const tour = ({ databaseUrl, redisUrl, url, opsUrl, instances, yours }: Tour) =>
   'Find it in the dashboard, revoke it there, and ask again: 401, on every instance. The audit log says why:',
   '',
   `  export DATABASE_URL='${databaseUrl}' HASH_SECRET='${hashSecret}'${redisUrl === null ? '' : ` REDIS_URL='${redisUrl}'`}`,
-  '  npm run --silent latchkey -- audit list --since 1m --limit 10',
+  '  npx latchkey audit list --since 1m --limit 10',
   '',
   'Ctrl-C stops everything and removes its files.',
   '',

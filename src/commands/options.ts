@@ -89,7 +89,7 @@ export const sort = oneOf('--sort <order>', 'by requests, or by their share of t
 export const step = oneOf('--step <step>', 'the length of a step; default minute', usageSteps)
 export const limit = number('--limit <n>', 'maximum number of entries, newest first', auditLimitMax)
 
-export function wholeNumber(name: string, text: string, min: number, max: number): number {
+function wholeNumber(name: string, text: string, min: number, max: number): number {
   const value = Number(text)
   if (/^[0-9]+$/.test(text) && value >= min && value <= max) return value
   throw new Error(`${name} must be a whole number from ${min} to ${max}`)

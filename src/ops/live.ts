@@ -26,13 +26,15 @@ export interface LiveOptions<Name extends string> {
   isClosing: () => boolean
   viewersMax?: number
   historyMax?: number
-  everyMs?: number
 }
+
+/** Each source is read this often. */
+const everyMs = 1000
 
 export const eventOf = (name: string, json: string) => `event: ${name}\ndata: ${json}\n\n`
 
 export function createLive<Name extends string>(options: LiveOptions<Name>): Live {
-  const { sources, history, isClosing, viewersMax = 50, historyMax = 300, everyMs = 1000 } = options
+  const { sources, history, isClosing, viewersMax = 50, historyMax = 300 } = options
   const viewers = new Set<Viewer>()
   const latest = new Map<string, string>()
   const past: string[] = []

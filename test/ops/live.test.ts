@@ -30,7 +30,7 @@ function viewer(): Viewer & { seen: Record<string, unknown[]>; ended: boolean } 
 }
 
 function live(t: Test, options: Partial<LiveOptions<string>> = {}) {
-  const made = createLive({ sources: {}, history: 'n', isClosing: () => false, everyMs, ...options })
+  const made = createLive({ sources: {}, history: 'n', isClosing: () => false, ...options })
   const watch = (who: Viewer) => {
     const leave = made.watch(who)
     if (leave) t.teardown(leave)
