@@ -1,4 +1,5 @@
 /** A key's usage history: what is stored, and the minutes that are not stored yet from the counter. */
+import { usageStepS } from '../../schemas/bounds.ts'
 import type { Usage, UsageQuery } from '../../schemas/usage.ts'
 import { type RangeFault, usageRange } from '../rules/usage-range.ts'
 import { minuteOf } from '../rules/window.ts'
@@ -7,7 +8,7 @@ import type { Counter, StoredKey, UsageStore } from '../stores.ts'
 export interface UsageHistory {
   /** `lane`: in whose queue for a connection to wait. */
   read(
-    key: Pick<StoredKey, 'id' | 'rateLimitRpm'>,
+    key: Pick<StoredKey, 'id' | 'rateLimitRpm' | 'createdAt'>,
     query: UsageQuery,
     lane?: string,
   ): Promise<{ ok: true; usage: Usage } | RangeFault>
@@ -19,7 +20,7 @@ export interface UsageHistoryOptions {
 }
 
 export const createUsageHistory = ({ usage, counter }: UsageHistoryOptions): UsageHistory => ({
-  async read({ id, rateLimitRpm }, query, lane) {
+  async read({ id, rateLimitRpm, createdAt }, query, lane) {
     const nowMs = await counter.now()
     const nowS = Math.floor(nowMs / 1000)
     const found = usageRange(query, nowS)
@@ -34,7 +35,19 @@ export const createUsageHistory = ({ usage, counter }: UsageHistoryOptions): Usa
         limited: Math.max(0, counts[i]! - rateLimitRpm),
       }))
       .filter(({ requests }) => requests > 0)
-    const stored = await usage.read(id, found.range, { nowS, live }, lane)
-    return { ok: true, usage: { object: 'usage', key_id: id, step, since: sinceS, until: untilS, ...stored } }
+    const { data, incomplete } = await usage.read(id, found.range, { nowS, live }, lane)
+    return {
+      ok: true,
+      usage: {
+        object: 'usage',
+        key_id: id,
+        step,
+        since: sinceS,
+        until: untilS,
+        data,
+        // Before the key there was nothing to lose.
+        incomplete: incomplete.filter((start) => start + usageStepS[step] > createdAt),
+      },
+    }
   },
 })

@@ -33,8 +33,25 @@ t.test('this minute and the last are counted live, if there were requests', asyn
       return { data: [], incomplete: [] }
     }
     const history = createUsageHistory({ usage: { read }, counter })
-    await history.read({ id: 'apk_1', rateLimitRpm: 5 }, {})
+    await history.read({ id: 'apk_1', rateLimitRpm: 5, createdAt: 0 }, {})
     t.strictSame(given, expected)
+  }
+})
+
+t.test('steps that were over before the key was created are not incomplete', async (t) => {
+  const starts = [-2, -1, 0].map((ago) => (minute + ago) * 60)
+  const history = createUsageHistory({
+    usage: { read: async () => ({ data: [], incomplete: starts }) },
+    counter: { now: async () => minute * 60_000, countsOf: async () => ({ counts: [0, 0], mode: 'shared' }) },
+  })
+  for (const [createdAt, expected] of [
+    [0, starts],
+    [starts[1]! - 1, starts],
+    [starts[1]!, starts.slice(1)],
+    [starts[2]! + 59, starts.slice(2)],
+  ] as const) {
+    const found = await history.read({ id: 'apk_1', rateLimitRpm: 5, createdAt }, {})
+    t.strictSame(found.ok && found.usage.incomplete, expected)
   }
 })
 
