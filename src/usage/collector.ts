@@ -61,14 +61,18 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
     return nowMs
   }
 
-  /** Reports what was counted before this minute, and that this minute has begun. */
+  /** If this process is killed in this minute, its report shows that counts are missing. */
+  function open(minute: number) {
+    if (openMinute < minute) reports.set(minute, reports.get(minute) ?? 0)
+    openMinute = minute
+  }
+
+  /** Reports what was counted before this minute. */
   async function report(minute: number) {
     for (const one of [minute - 2, minute - 1]) {
       const hits = counter.takeHits(one)
       if (hits > 0) reports.set(one, (reports.get(one) ?? 0) + hits)
     }
-    if (openMinute < minute) reports.set(minute, reports.get(minute) ?? 0)
-    openMinute = minute
     for (const oldest of reports.keys()) {
       if (reports.size <= reportsMax) break
       reports.delete(oldest)
@@ -115,6 +119,7 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
     // The counters of a minute that ended over a minute ago may already have expired.
     doneThrough ??= minuteOf(nowMs) - 2
     const begins = openMinute < minuteOf(nowMs)
+    open(minuteOf(nowMs))
     await report(minuteOf(nowMs))
     for (const minute of [last - 1, last]) {
       if (minute <= doneThrough) continue

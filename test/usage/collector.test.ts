@@ -249,6 +249,22 @@ t.test('a pass that was not finished is taken over, and then complete', async (t
   t.strictSame(first.faults, ['gone', null])
 })
 
+t.test('a clean stop leaves no minute incomplete, whenever the next start comes', async (t) => {
+  let nowMs = Math.floor(Date.now() / 60_000) * 60_000 - 7_200_000
+  const minute = minuteOf(nowMs)
+  const { id } = await makeCaller(instances[0]!)
+  for (const pauseMs of [0, 60_000, 180_000, 0]) {
+    nowMs += pauseMs
+    const counter = createMemoryCounter({ now: () => nowMs })
+    const collector = collectorAt(() => nowMs, counter)
+    await collector.start()
+    await hits(counter, id, 1)
+    await collector.close()
+  }
+  for (let one = minute; one <= minute + 5; one++)
+    t.equal(await incompleteIn(one), false, `minute ${one - minute}`)
+})
+
 t.test('counting in memory continues after a clean stop, and a killed process leaves a mark', async (t) => {
   let nowMs = Math.floor(Date.now() / 60_000) * 60_000 - 3_600_000
   const minute = minuteOf(nowMs)
