@@ -21,7 +21,8 @@ export default fp<JsonBodyOptions>(
     app.removeAllContentTypeParsers()
     app.addContentTypeParser<Buffer>('application/json', { parseAs: 'buffer' }, (request, body, done) => {
       if (!isPlainUtf8(request)) return done(new ApiError('unsupported_media_type'))
-      if (body.length === 0) return done(emptyBody())
+      // A hook may have set what an absent body stands for.
+      if (body.length === 0) return request.body === undefined ? done(emptyBody()) : done(null, request.body)
       if (!isUtf8(body)) {
         return done(new ApiError('invalid_json', { message: 'The request body is not valid UTF-8.' }))
       }
