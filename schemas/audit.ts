@@ -8,7 +8,12 @@ import { IdFilter, Limit, listOf, OneOf, StartingAfter, UnixSeconds } from './li
 
 export const ListAuditQuery = Type.Object(
   {
-    request_id: Type.Optional(IdFilter('req_')),
+    request_id: Type.Optional(
+      Type.String({
+        pattern: '^req_[0-9A-Za-z]{1,100}$',
+        suggestion: "Send one id that begins with `req_`, as in a response's `x-request-id`.",
+      }),
+    ),
     key_id: Type.Optional(IdFilter('apk_')),
     user_id: Type.Optional(IdFilter('usr_')),
     reason: Type.Optional(OneOf(auditReasons)),

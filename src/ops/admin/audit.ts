@@ -3,14 +3,18 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { AuditList, ListAuditQuery } from '../../../schemas/audit.ts'
 import { auditEvents } from '../../../schemas/bounds.ts'
 import { limitOf, pageOf } from '../../http/routes/key-rules.ts'
-import type { AuditEntry, AuditLog, AuditPosition } from '../../stores.ts'
+import type { AuditEntry, AuditLog, AuditPosition, KeyStore, UserStore } from '../../stores.ts'
 import { laneOf, notFound } from './admin-rules.ts'
 
 export interface AuditRoutesOptions {
   audit: AuditLog
+  keys: Pick<KeyStore, 'get'>
+  users: Pick<UserStore, 'get'>
 }
 
-export const auditRoutes: FastifyPluginAsyncTypebox<AuditRoutesOptions> = async (app, { audit }) => {
+export const auditRoutes: FastifyPluginAsyncTypebox<AuditRoutesOptions> = async (app, options) => {
+  const { audit, keys, users } = options
+
   app.get(
     '/admin/audit',
     {
@@ -40,7 +44,13 @@ export const auditRoutes: FastifyPluginAsyncTypebox<AuditRoutesOptions> = async 
         limit: limit + 1,
         after,
       }
-      return pageOf(await audit.list(filter, laneOf(request)), limit, cursorOf)
+      const lane = laneOf(request)
+      const found = await audit.list(filter, lane)
+      if (found.length === 0) {
+        if (key_id !== undefined && !(await keys.get(key_id, null, lane))) throw notFound('key_id')
+        if (user_id !== undefined && !(await users.get(user_id, lane))) throw notFound('user_id')
+      }
+      return pageOf(found, limit, cursorOf)
     },
   )
 }

@@ -25,15 +25,17 @@ import {
   withPendingUses,
 } from '../../http/routes/key-rules.ts'
 import type { KeyRoutesOptions } from '../../http/routes/keys.ts'
+import { idOrNone } from '../../rules/id.ts'
 import type { TokenFormat } from '../../rules/token.ts'
-import { adminKeyBody } from '../../stores.ts'
+import { adminKeyBody, type UserStore } from '../../stores.ts'
 import { laneOf, notFound } from './admin-rules.ts'
 
-export const adminKeyRoutes: FastifyPluginAsyncTypebox<Omit<KeyRoutesOptions, 'basePath'>> = async (
-  app,
-  options,
-) => {
-  const { keys, lastUsed, mintKey, tokenFormat, defaultRateLimitRpm, maxRateLimitRpm } = options
+export interface AdminKeyRoutesOptions extends Omit<KeyRoutesOptions, 'basePath'> {
+  users: Pick<UserStore, 'get'>
+}
+
+export const adminKeyRoutes: FastifyPluginAsyncTypebox<AdminKeyRoutesOptions> = async (app, options) => {
+  const { keys, users, lastUsed, mintKey, tokenFormat, defaultRateLimitRpm, maxRateLimitRpm } = options
 
   app.post(
     '/admin/keys',
@@ -79,13 +81,16 @@ export const adminKeyRoutes: FastifyPluginAsyncTypebox<Omit<KeyRoutesOptions, 'b
       },
     },
     async (request) => {
-      const { user_id = null, key_prefix, status, starting_after } = request.query
+      const { user_id, key_prefix, status, starting_after } = request.query
       if (key_prefix !== undefined && tokenFormat.isPartialPrefix(key_prefix)) throw shortPrefix(tokenFormat)
       const limit = limitOf(request.query)
       const page = { limit: limit + 1, startingAfter: starting_after, status, displayPrefix: key_prefix }
       const toBody = withPendingUses(lastUsed, adminKeyBody)
-      const found = await keys.list(user_id, page, laneOf(request))
+      const lane = laneOf(request)
+      const userId = user_id === undefined ? null : idOrNone('usr_', user_id)
+      const found = await keys.list(userId, page, lane)
       if (found === null) throw notFound('starting_after')
+      if (userId !== null && found.length === 0 && !(await users.get(userId, lane))) throw notFound('user_id')
       return pageOf(found.map(toBody), limit, ({ id }) => id)
     },
   )
