@@ -106,7 +106,7 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
     redis: read<RedisServers | null>(
       'REDIS_URL',
       null,
-      'a redis:// or rediss:// URL, its path a database number if any; or, for a cluster, several separated by commas, with the same scheme, user and password and no database number',
+      'a redis:// or rediss:// URL, its path a database number if any, or for a cluster several separated by commas, with the same scheme, user and password and no database number',
       parseRedisUrl,
     ),
     hashSecret: secret('HASH_SECRET', hashSecretMinLength),

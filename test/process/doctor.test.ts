@@ -224,11 +224,12 @@ t.test('it prints what is wrong and what to do, and exits with 1', async (t) => 
   )
   t.notMatch(unresolved.stdout + unresolved.stderr, /hunter2/)
 
-  const invalid = await runWith({ ...env, PORT: 'hunter2', HASH_SECRET: 'hunter2' }, 'doctor', '--json')
+  const bad = { PORT: 'hunter2', HASH_SECRET: 'hunter2', REDIS_URL: 'hunter2' }
+  const invalid = await runWith({ ...env, ...bad }, 'doctor', '--json')
   t.equal(invalid.code, 1)
   const { ok, findings } = JSON.parse(invalid.stdout)
-  t.strictSame([ok, findings.length], [false, 2])
-  for (const name of ['PORT', 'HASH_SECRET']) t.match(invalid.stdout, `${name} must be`)
+  t.strictSame([ok, findings.length], [false, 3])
+  for (const name of Object.keys(bad)) t.match(invalid.stdout, `${name} must be`)
   t.notMatch(down.stdout + down.stderr + invalid.stdout + invalid.stderr, /hunter2/)
 
   const nothing = await runWith({ DATA_DIR: await aFolder(t) }, 'doctor')
