@@ -97,7 +97,8 @@ const stats = command<Pick<Filter, 'since' | 'until' | 'limit'>>('stats', {
   example: 'audit stats --since 1h',
   options: [since, until, rows],
   async run({ config, options: { until, limit = statsLimitDefault, ...options } }) {
-    const since = Math.floor(options.since ?? Date.now() / 1000 - statsSpanS)
+    const since = Math.floor(options.since ?? (until ?? Date.now() / 1000) - statsSpanS)
+    if (until !== undefined && since >= until) throw new Error('--since must be before --until')
     const span = { since, until, limit }
     const [reasons, keys, addresses] = await withReaders(config, async ({ audit }) => [
       await audit.countRefusals('reason', { ...span, limit: auditReasons.length }),
@@ -115,7 +116,7 @@ const stats = command<Pick<Filter, 'since' | 'until' | 'limit'>>('stats', {
     return {
       json: { since, until: until ?? null, refusals: total, reasons, keys, addresses },
       lines: [
-        `${total} refusals since ${moment(since)}`,
+        `${total} refusals since ${moment(since)}${until === undefined ? '' : ` until ${moment(until)}`}`,
         ...counted('reason', reasons!, '-'),
         ...counted('key', keys!, '(no known key)'),
         ...counted('address', addresses!, '(unknown)'),

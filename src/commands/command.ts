@@ -40,11 +40,18 @@ export function command<O = unknown>(usage: string, definition: Definition<O>): 
   for (const arg of args) made.argument(arg)
   // Checked here: commander would report the missing option and not the misspelt one.
   for (const { flags, description } of requires) made.option(flags, `${description} (required)`)
-  for (const option of options) made.addOption(option)
+  /** The options of this call, as written. */
+  const words = new Set<string>()
+  for (const option of options)
+    made.addOption(option).on(`option:${option.name()}`, () => words.add(option.name()))
   made.option('--json', 'print one JSON value')
   made.addHelpText('after', `\nExample:\n  latchkey ${example}`)
   return made.action(async () => {
     const given = made.opts<O & { json?: true }>()
+    // Of both, commander would take the last one.
+    const both = [...words].find((word) => words.has(`no-${word}`))
+    words.clear()
+    if (both) throw new Error(`--${both} and --no-${both} contradict each other`)
     const missing = requires.find((option) => !(option.attributeName() in (given as object)))
     if (missing) throw new Error(`${missing.long} is required; see latchkey ${pathOf(made)} --help`)
     if (made.args.some((arg) => arg.trim() === '')) throw new Error(`${pathOf(made)} needs ${args.join(' ')}`)

@@ -142,6 +142,13 @@ t.test('stats count refusals by reason, key and address, the most frequent first
     /--limit <n> +maximum number of keys and of addresses/,
   )
   t.match(await answer('--since', '2d', '--until', '1d'), { refusals: 0, keys: [] })
+  const soon = Math.floor(Date.now() / 1000) + 60
+  t.match(await answer('--until', `${soon}`), { since: soon - 3600, until: soon, refusals: 6 })
+  t.match(await answer('--until', '2026-01-01T12:00'), { since: Date.parse('2026-01-01T11:00Z') / 1000 })
+  t.match(
+    (await run('audit', 'stats', '--since', '2026-01-01', '--until', '2026-01-02')).stdout,
+    /^0 refusals since 2026-01-01T00:00:00Z until 2026-01-02T00:00:00Z\n/,
+  )
   const { stdout } = await run('audit', 'stats', '--since', '10m')
   t.match(stdout, /^6 refusals since .*\n\nreason +refusals\nexpired +4\n[\s\S]*\(no known key\) +2\n/)
 })
