@@ -1,11 +1,12 @@
 /**
  * Makes sure that every instance sees a committed change before the response is sent. With Redis
  * up, that is one call. Without it, the response waits until no instance can trust an older copy:
- * KEY_CACHE_SECONDS have passed, and every instance has reported a fence (old-copies.ts). Retries
+ * KEY_CACHE_SECONDS have passed by every clock, and every instance has reported a fence (old-copies.ts). Retries
  * continue meanwhile, and a success ends the wait.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ApiError } from '../../plugins/api-error.ts'
+import { elsewhereMs } from '../rules/clock-rates.ts'
 import type { Counter, Fences, Publish } from '../stores.ts'
 
 const retryEveryMs = 200
@@ -23,14 +24,15 @@ export interface PublishOptions {
   maxStaleMs: number
   /** Null if no other instance can have copies. */
   fences: Fences | null
-  /** How much longer than `maxStaleMs` to wait for the fence. */
+  /** How much longer to wait for the fence than for `maxStaleMs`. */
   fenceTimeoutMs: number
   /** How many seconds after its commit every instance saw a change. */
   onPublished?: ((seconds: number) => void) | undefined
 }
 
 export function createPublish(options: PublishOptions): Publish {
-  const { counter, maxStaleMs, fences, fenceTimeoutMs, onPublished } = options
+  const { counter, fences, fenceTimeoutMs, onPublished } = options
+  const agedMs = elsewhereMs(options.maxStaleMs) + marginMs
 
   /** Whether every instance that may use old copies has reported a fence raised now. */
   async function everyoneReported({ raise, passed }: Fences, isOver: () => boolean): Promise<boolean> {
@@ -54,9 +56,9 @@ export function createPublish(options: PublishOptions): Publish {
     if (await counter.raise(versions)) return report()
 
     const done = new AbortController()
-    const timeoutMs = maxStaleMs + marginMs + fenceTimeoutMs
+    const timeoutMs = agedMs + fenceTimeoutMs
     const isOver = () => done.signal.aborted || passedMs() >= timeoutMs
-    const aged = sleep(maxStaleMs + marginMs - passedMs(), undefined, { signal: done.signal }).catch(() => {})
+    const aged = sleep(agedMs - passedMs(), undefined, { signal: done.signal }).catch(() => {})
     const reported = fences === null || everyoneReported(fences, isOver)
     const waited = Promise.all([reported, aged]).then(([isReported]) => isReported)
     const confirmed = async () => {

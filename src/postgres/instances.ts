@@ -1,4 +1,5 @@
 /** The instances in Postgres: each reports itself, and any of them shows all. */
+import { silenceMs } from '../rules/clock-rates.ts'
 import type { InstanceStore } from '../stores.ts'
 import type { Pool, Query } from './pool.ts'
 
@@ -9,9 +10,6 @@ export interface InstancePools {
 
 /** More than anybody runs. */
 const listedMax = 1000
-
-/** Allows for clocks that run at different rates, among them this server's. */
-const silenceMarginMs = 1000
 
 /** `outageTtlMs`: how long an instance may use old copies after its last report. */
 export function createInstanceStore(
@@ -27,7 +25,7 @@ export function createInstanceStore(
         }),
       passed: (fence) =>
         management.run(async (sql) => {
-          const silenceS = (outageTtlMs + silenceMarginMs) / 1000
+          const silenceS = silenceMs(outageTtlMs) / 1000
           const [row] = await sql`
             select not exists (
               select from instances

@@ -34,6 +34,6 @@ t.test('a silent instance is waited for until it can use no old copy, by any clo
     await sql`update instances set seen_at = clock_timestamp() - make_interval(secs => ${seconds})`
     return fences.passed(fence)
   }
-  t.equal(await silentFor(60.5), false)
-  t.equal(await silentFor(61), true)
+  t.equal(await silentFor(63), false)
+  t.equal(await silentFor(63.4), true)
 })

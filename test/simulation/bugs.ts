@@ -72,10 +72,23 @@ const oldCopies = of(
 const publication = [
   ...of(
     'src/guard/publish.ts',
-    ['an unconfirmed change is answered at once', 'sleep(maxStaleMs + marginMs', 'sleep(0'],
+    ['an unconfirmed change is answered at once', 'sleep(agedMs', 'sleep(0'],
     ['nobody waits for the fence', 'fences === null ||', 'true ||'],
     ['an unconfirmed change counts as confirmed', 'if (!isConfirmed)', 'if (false)'],
-    ['an unconfirmed change waits for half the time', 'sleep(maxStaleMs + marginMs', 'sleep(maxStaleMs / 2'],
+    ['an unconfirmed change waits for half the time', 'sleep(agedMs', 'sleep(agedMs / 2'],
+  ),
+  ...of(
+    'src/rules/clock-rates.ts',
+    [
+      'a copy ages by our own clock',
+      'elsewhereMs = (ms) => ms * (1 + rateDifferenceMax)',
+      'elsewhereMs = (ms) => ms',
+    ],
+    [
+      'silence is measured by the clock of Postgres',
+      'elsewhereMs(outageTtlMs) + silenceMarginMs',
+      'outageTtlMs',
+    ],
   ),
   ...of(
     'src/redis/counter.ts',

@@ -1,4 +1,5 @@
 /** Sends requests and changes, and checks every answer. */
+import { elsewhereMs } from '../../src/rules/clock-rates.ts'
 import { type Fleet, idOf, limitMax, tokens } from './fleet.ts'
 import type { Instance } from './instance.ts'
 import type { Decided } from './request.ts'
@@ -20,7 +21,7 @@ export interface Clients {
 /** A request needs at most two look-ups, a count and a refusal, each with its time limit. */
 const requestMaxMs = 1000 + 100 + 1000 + 1200 + 500
 /** A publication waits until no copy is trusted. */
-const changeMaxMs = (cacheTtlMs: number) => 1100 + cacheTtlMs + 250 + 4000 + 1100 + 500
+const changeMaxMs = (cacheTtlMs: number) => 1100 + elsewhereMs(cacheTtlMs) + 250 + 4000 + 1100 + 500
 
 export function createClients(fleet: Fleet): Clients {
   const { time, chance, trace, fail } = fleet

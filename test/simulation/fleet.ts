@@ -8,6 +8,8 @@ import { instanceCount, keyCount, type Schedule } from './schedule.ts'
 import { createProcess, createTime, startMs, type Time, type Trace, useTime } from './time.ts'
 
 export const limitMax = 8
+/** Clocks run at most 4 % apart (src/rules/clock-rates.ts). */
+const rateOffMax = 0.0196
 export const tokens = Array.from({ length: keyCount }, (_, i) => `lk_token${i}`)
 export const idOf = (key: number) => `apk_${key}`
 export const microsAt = (nowMs: number) => Math.floor((startMs + nowMs) * 1000)
@@ -51,7 +53,11 @@ export function createFleet({ seed, cacheTtlMs, outageTtlMs }: Schedule, lines?:
     ...{ time: own, chance, redis, postgres: createPostgres(), cacheTtlMs, outageTtlMs, trace },
     ...{ instances, wrong },
     start(i: number) {
-      const process = createProcess(`i${i}`, chance.between(0.99, 1.01), chance.between(-90_000, 90_000))
+      const process = createProcess(
+        `i${i}`,
+        chance.between(1 - rateOffMax, 1 + rateOffMax),
+        chance.between(-90_000, 90_000),
+      )
       const begin = () => {
         instances[i] = createInstance(fleet, process)
       }

@@ -146,4 +146,44 @@ function forgotten({ chance, atMs, a, b }: Cast): Scene {
   }
 }
 
-export const scenes: ((cast: Cast) => Scene)[] = [split, rollback, overtaken, flushed, crossed, forgotten]
+/** The clocks run at different rates, and the change is answered just when the copy of `b` ends. */
+function longWait(cast: Cast): Scene {
+  const { chance, atMs, b } = cast
+  const cacheTtlMs = 60_000
+  return {
+    cacheTtlMs,
+    outageTtlMs: 0,
+    actions: [
+      request(atMs - 80, b),
+      { ...redisLost(cast), for: cacheTtlMs + longMs } as Action,
+      change(cast),
+      request(atMs + cacheTtlMs * chance.between(0.99, 1.03), b),
+    ],
+  }
+}
+
+/** The same for a copy that `b` uses while it has no Postgres, and cannot report itself. */
+function longSilence(cast: Cast): Scene {
+  const { chance, atMs, b } = cast
+  const outageTtlMs = 60_000
+  const lostAtMs = atMs - 100
+  const changedAtMs = lostAtMs + outageTtlMs - 4000
+  return {
+    cacheTtlMs: 1500,
+    outageTtlMs,
+    actions: [
+      { ...redisLost(cast), at: lostAtMs, for: outageTtlMs + longMs } as Action,
+      request(lostAtMs - 200, b),
+      { at: lostAtMs, do: 'refuse', instance: b, server: 'postgres', for: outageTtlMs + longMs },
+      { ...change(cast), at: changedAtMs },
+      ...several(chance, 6, () => request(lostAtMs + outageTtlMs * chance.between(0.98, 1.05), b)),
+    ],
+  }
+}
+
+/** The last two take a minute of virtual time, so they are rare. */
+export const scenes: ((cast: Cast) => Scene)[] = [
+  ...[split, rollback, overtaken, flushed, crossed, forgotten].flatMap((scene) => Array(8).fill(scene)),
+  longWait,
+  longSilence,
+]

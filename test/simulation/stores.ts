@@ -1,5 +1,6 @@
 /** What src/postgres does, on the model of Postgres. */
 import { runPublished } from '../../src/postgres/published.ts'
+import { silenceMs } from '../../src/rules/clock-rates.ts'
 import type { AuditLog, InstanceStore, KeyStore, KeyVersion, Publish } from '../../src/stores.ts'
 import type { Instance, World } from './instance.ts'
 import { createModelPool, keysBehind, type PostgresServer, type Statement } from './postgres.ts'
@@ -94,7 +95,7 @@ const instanceStore = (
       management(
         ({ instances }) =>
           [...instances.values()].every(
-            (one) => one.fence >= fence || one.seenMs <= time.nowMs - outageTtlMs - 1000,
+            (one) => one.fence >= fence || one.seenMs <= time.nowMs - silenceMs(outageTtlMs),
           ),
         (passed) => `fence ${fence} ${passed ? 'has' : 'has not'} passed`,
       ),
