@@ -14,7 +14,10 @@ export interface CachePolicy {
   readonly outageTtlMs: number
 }
 
-/** Without a shared counter the command line waits this long for the service, so it is short. */
+/**
+ * With an embedded Postgres. The command line need not have the REDIS_URL of the service, and then
+ * waits this long for it, so it is short.
+ */
 const aloneCacheTtlMs = 1000
 
 /**
@@ -25,16 +28,21 @@ export function cachePolicy(
   { keyCacheSeconds, outageCacheSeconds }: Pick<Config, 'keyCacheSeconds' | 'outageCacheSeconds'>,
   { embedded, inMemory }: { embedded: boolean; inMemory: boolean },
 ): CachePolicy {
-  const cacheTtlMs = keyCacheSeconds * 1000
-  const outageTtlMs = outageCacheSeconds * 1000
+  const wantedTtlMs = keyCacheSeconds * 1000
   // Other instances may share a given database, and without Redis nothing would tell us of their
   // changes.
-  if (!embedded || !inMemory)
-    return { cacheTtlMs, degradedCacheTtlMs: 0, maxStaleMs: cacheTtlMs, outageTtlMs }
+  if (!embedded)
+    return {
+      cacheTtlMs: wantedTtlMs,
+      degradedCacheTtlMs: 0,
+      maxStaleMs: wantedTtlMs,
+      outageTtlMs: outageCacheSeconds * 1000,
+    }
+  const cacheTtlMs = Math.min(aloneCacheTtlMs, wantedTtlMs)
   return {
     cacheTtlMs,
-    degradedCacheTtlMs: Math.min(aloneCacheTtlMs, cacheTtlMs),
+    degradedCacheTtlMs: inMemory ? cacheTtlMs : 0,
     maxStaleMs: aloneCacheTtlMs,
-    outageTtlMs,
+    outageTtlMs: 0,
   }
 }
