@@ -40,6 +40,39 @@ t.test('a revoked and an expired key are not changed, and a stranger sees neithe
   for (const id of absentIds()) t.strictSame(await keys.change(id, user.id, { name: 'x' }, actor()), absence)
 })
 
+t.test('a key that expires while its change waits for a lock is not changed', async (t) => {
+  const user = await makeUser()
+  const { id } = await makeKey(user.id)
+  const changed = await whileUncommitted(
+    (tx) => tx`select from api_keys where id = ${id} for update`,
+    () => keys.change(id, user.id, { expiresAt: null }, actor()),
+    (tx) => tx`update api_keys set expires_at = clock_timestamp() where id = ${id}`,
+  )
+  t.strictSame(changed, { ok: false, reason: 'not_active' })
+})
+
+t.test('keys that change each other at the same time do not block each other', async (t) => {
+  const user = await makeUser()
+  const [a, b] = [await makeKey(user.id), await makeKey(user.id)]
+  const change = (one: { id: string }, by: { id: string }) =>
+    keys.change(one.id, user.id, { name: 'x' }, actor(by.id))
+  for (let i = 0; i < 40; i++) {
+    const changed = await Promise.all([change(a, b), change(b, a), change(a, b), change(b, a)])
+    t.ok(changed.every(({ ok }) => ok))
+  }
+})
+
+t.test('of revocations at the same time one counts', async (t) => {
+  const user = await makeUser()
+  const { id } = await makeKey(user.id)
+  const revoked = await whileUncommitted(
+    (tx) => tx`select from api_keys where id = ${id} for update`,
+    () => Promise.all([1, 2, 3].map(() => keys.revoke(id, user.id, actor()))),
+  )
+  for (const one of revoked) t.match(one, { ok: true, key: { version: 2 } })
+  t.equal((await audit.list({ keyId: id, event: 'key.revoked', limit: 10 })).length, 1)
+})
+
 t.test('a key revoked again keeps its time and its version', async (t) => {
   const user = await makeUser()
   const { id } = await makeKey(user.id)
