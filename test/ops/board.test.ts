@@ -95,6 +95,27 @@ t.test('everybody who asks within a second shares a scan', async (t) => {
   t.equal(scans.length, 2)
 })
 
+t.test('a scan that waits for another one does not begin once the board is closed', async (t) => {
+  const { board, read, scans, hold } = openBoard()
+  hold()
+  const reads = [read('current'), read('last')]
+  await nextTurn()
+  board.close()
+  scans[0]!.goOn()
+  clock.tick(500)
+  await Promise.all(reads)
+  t.equal(scans.length, 1)
+})
+
+t.test('a fault of ours in a ranking is not taken for a Postgres that is down', async (t) => {
+  const counter = createMemoryCounter({ now: () => 0 })
+  const rank = async () => {
+    throw new TypeError('a bug')
+  }
+  const board = createBoard({ counter, keys: { rank } })
+  await t.rejects(board.read('current', 'operator:ada'), TypeError)
+})
+
 t.test('a scan may use 5 % of a core of Redis, and 0.25 % while this instance is busy', async (t) => {
   const { read, scans } = openBoard()
   let utilization = 0

@@ -105,6 +105,23 @@ t.test('a source that is stuck is not asked again, and holds up no other', async
   t.strictSame([one.seen.stuck, asked], [['at last'], 2])
 })
 
+t.test('what is read while the last viewer leaves is not new to the next one', async (t) => {
+  let answer = (_value: string) => {}
+  const slow = () =>
+    new Promise<string>((resolve) => {
+      answer = resolve
+    })
+  const { watch } = live(t, { sources: { slow } })
+  const leave = watch(viewer())!
+  await new Promise(setImmediate)
+  leave()
+  answer('old')
+  await new Promise(setImmediate)
+  const next = viewer()
+  watch(next)
+  t.strictSame(next.seen.slow, undefined)
+})
+
 t.test('viewers, and what is kept for them, are bounded; all end when this instance does', async (t) => {
   let closing = false
   let n = 0

@@ -124,6 +124,14 @@ t.test('a request that changes something is refused from the page of another ori
     const ask = await listening(t, { tokens })
     const own = ['Host: localhost:9464', ...tokens.map(({ token }) => bearer(token))]
     const from = (method: string, origin: string) => ask(`${method} /admin`, ...own, `Origin: ${origin}`)
+    const [host, ...others] = own
+    const inCapitals = await ask(
+      'POST /admin',
+      host!.toUpperCase(),
+      ...others,
+      'Origin: http://localhost:9464',
+    )
+    t.equal(inCapitals.status, 200, 'a host name has no case')
     for (const method of ['POST', 'PUT', 'PATCH', 'DELETE']) {
       t.equal((await ask(`${method} /admin`, ...own)).status, 200, `${method} without Origin`)
       t.equal((await from(method, 'http://localhost:9464')).status, 200, 'its own')

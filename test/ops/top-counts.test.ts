@@ -54,4 +54,6 @@ t.test('those that are new or have doubled can be taken once, some each time', a
   t.strictSame(take(), ['d 12'], 'but a key that is not remembered any more is not')
   add({ a: 9, e: 6, c: 15, d: 16 })
   t.strictSame(take(), ['d 16'])
+  for (let count = 1000; count < 10_000; count += 1000) add({ [`f${count}`]: count })
+  t.equal(take().length, 2, 'one that was dropped takes no place')
 })

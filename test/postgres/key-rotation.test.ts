@@ -139,6 +139,16 @@ t.test(
   },
 )
 
+t.test('a key that is revoked meanwhile is not rotated', async (t) => {
+  const user = await makeUser()
+  const { id } = await makeKey(user.id)
+  const rotated = await whileUncommitted(
+    (tx) => tx`update api_keys set revoked_at = now(), version = version + 1 where id = ${id}`,
+    () => rotate(id, user.id, 0),
+  )
+  t.strictSame(rotated, { ok: false, reason: 'not_active' })
+})
+
 t.test('a key rotates itself, but not once it has been revoked meanwhile', async (t) => {
   const user = await makeUser()
   const { id } = await makeKey(user.id)

@@ -6,7 +6,7 @@ import type { Pool } from '../../src/postgres/pool.ts'
 import { newId } from '../../src/rules/id.ts'
 import { actor, newKeyOf, nowS, openStores, storesOn } from './open-stores.ts'
 
-const { url, keys, users, sql, makeUser, makeKey } = await openStores(t)
+const { url, keys, users, sql, makeUser, makeKey, whileUncommitted } = await openStores(t)
 
 t.test('a key is stored as it was asked for, and the answer has no secret', async (t) => {
   const user = await makeUser()
@@ -194,6 +194,21 @@ t.test('a key is stored under another hash only if it still has the one it was f
   t.equal((await keys.countBySecret()).get('hs_new'), 1)
 })
 
+t.test('a key whose hash changes while it is to be stored under another one keeps it', async (t) => {
+  const user = await makeUser()
+  const { id, hash } = await makeKey(user.id)
+  const [to, meanwhile] = [newKeyOf(user.id).key.hash, newKeyOf(user.id).key.hash]
+  await whileUncommitted(
+    (tx) => tx`update api_keys set key_hash = ${meanwhile} where id = ${id}`,
+    () => keys.rehash([{ id, from: hash, to: to.toString('hex') }], 'hs_late'),
+  )
+  const { found } = await keys.findByHash([meanwhile.toString('hex')])
+  t.strictSame(
+    found.map((key) => key.id),
+    [id],
+  )
+})
+
 interface Statement {
   text: string
   values: string[]
@@ -253,6 +268,7 @@ t.test('an unknown hash reads and sends a row as a known one does', async (t) =>
   for (const asked of [hash, '00'.repeat(32)]) {
     const { text, values } = await statementOf(() => watchedKeys.findByHash([asked]))
     const rows = await sql.unsafe(text, values)
+    t.ok(rows.every(({ id }) => id !== null))
     answers.push(rows.map((row) => Object.keys(row)))
   }
   t.equal(answers[0]!.length, 1)

@@ -74,7 +74,10 @@ t.test('a revocation of all keys leaves those that expired long ago', async (t) 
   ]
   published.length = 0
   t.equal(await users.revokeKeys(user.id, actor()), 2)
-  t.strictSame(published.map(({ keyId }) => keyId).sort(), [usable.id, expired.id].sort())
+  t.strictSame(
+    published.map(({ keyId, version }) => [keyId, version]).sort(),
+    [usable.id, expired.id].sort().map((id) => [id, 2]),
+  )
   t.match(await keys.get(longExpired.id, user.id), { revokedAt: null, version: 1 })
 })
 
@@ -99,16 +102,18 @@ t.test('creation and deletion leave one audit entry each, and a second deletion 
   t.strictSame(await audit.find(again.requestId), [])
 })
 
-t.test('a deletion that waits for a creation publishes the new key', async (t) => {
-  const user = await makeUser()
-  const made = await makeKey((await makeUser()).id)
-  published.length = 0
-  await whileUncommitted(
-    (tx) => tx`select from users where id = ${user.id} for update`,
-    () => users.remove(user.id, actor()),
-    (tx) => tx`update api_keys set user_id = ${user.id} where id = ${made.id}`,
-  )
-  t.strictSame(published, [{ keyId: made.id, version: 2 }])
+t.test('a deletion or a revocation that waits for a creation includes the new key', async (t) => {
+  for (const act of [users.remove, users.revokeKeys]) {
+    const user = await makeUser()
+    const made = await makeKey((await makeUser()).id)
+    published.length = 0
+    await whileUncommitted(
+      (tx) => tx`select from users where id = ${user.id} for update`,
+      async () => void (await act(user.id, actor())),
+      (tx) => tx`update api_keys set user_id = ${user.id} where id = ${made.id}`,
+    )
+    t.strictSame(published, [{ keyId: made.id, version: 2 }])
+  }
 })
 
 t.test('a user is deleted although last uses of its keys are being written', async (t) => {

@@ -3,7 +3,7 @@
 import t from 'tap'
 import { createMemoryCounter } from '../../src/memory/counter.ts'
 import { minuteOf } from '../../src/rules/window.ts'
-import { type Counter, Unavailable, type UsageStore } from '../../src/stores.ts'
+import { type Counter, type KeyCount, Unavailable, type UsageStore } from '../../src/stores.ts'
 import { type Collector, type CollectorOptions, createCollector } from '../../src/usage/collector.ts'
 import { openDatabase } from '../api/database.ts'
 import { inOneMinute, resetOf } from '../api/one-minute.ts'
@@ -95,6 +95,11 @@ t.test('every request on three instances is stored once, one of them restarted i
   const ids = Object.keys(expected)
   await tickAll(collectorsAfter(minute, left))
   t.strictSame(await storedIn(minute, ids), expected)
+  const [{ reported }] = (await sql`
+    select reported::int from usage_minutes where starts_at = to_timestamp(${minute * 60})`) as unknown as [
+    { reported: number },
+  ]
+  t.equal(reported, 67, 'the one that stopped has reported too')
   // Until all have reported, what one of them found is not known to be complete.
   await tickAll(collectorsAfter(minute, [...left, instances[2]!]))
   t.equal(await incompleteIn(minute), false)
@@ -161,6 +166,69 @@ t.test('a pass uses at most a quarter of a core of Redis', async (t) => {
   }
   await collectorAt(nowMs, { ...memory, scan }).tick()
   t.strictSame(shares, [0.25])
+})
+
+/** A collector whose store takes everything, as far as the test has nothing of its own. */
+function collectorOn(now: () => number, store: Partial<UsageStore>, counter: Partial<Counter> = {}) {
+  const usage = {
+    async report() {},
+    claim: async () => 'claimed',
+    async store() {},
+    finish: async () => true,
+    rollUp: async () => false,
+    ...store,
+  } as Partial<UsageStore> as UsageStore
+  return collectorAt(now, { ...createMemoryCounter({ now }), ...counter }, { usage })
+}
+
+t.test('all hours and days that are over are rolled up', async (t) => {
+  let asked = 0
+  const rollUp = async () => ++asked < 4
+  await collectorOn(() => 1000 * 60_000 + 3000, { rollUp }).tick()
+  t.equal(asked, 4)
+})
+
+t.test('a minute is stored two seconds after its end: clocks of servers may differ', async (t) => {
+  let nowMs = 1001 * 60_000 + 3000
+  const claimed: number[] = []
+  const claim = async (minute: number) => {
+    claimed.push(minute)
+    return 'claimed' as const
+  }
+  const collector = collectorOn(() => nowMs, { claim })
+  await collector.tick()
+  for (const [ms, expected] of [
+    [1999, [1000]],
+    [2000, [1000, 1001]],
+  ] as const) {
+    nowMs = 1002 * 60_000 + ms
+    await collector.tick()
+    t.strictSame(claimed, expected)
+  }
+})
+
+t.test('requests of the minute before the last are reported after a pause too', async (t) => {
+  let nowMs = 1000 * 60_000 + 3000
+  const reported = new Map<number, number>()
+  const report = async (minute: number, requests: number) => void reported.set(minute, requests)
+  const counter = createMemoryCounter({ now: () => nowMs })
+  const collector = collectorOn(() => nowMs, { report }, counter)
+  await collector.tick()
+  await hits(counter, 'apk_1', 3)
+  nowMs += 120_000
+  await collector.tick()
+  t.equal(reported.get(1000), 3)
+})
+
+t.test('of a key that a scan visits twice, the higher count is stored', async (t) => {
+  const stored: KeyCount[] = []
+  const scan: Counter['scan'] = async (_minute, visit) => {
+    for (const count of [5, 3]) await visit([{ keyId: 'apk_1', count }], 1)
+    return { complete: true, scanned: 2, mode: 'shared', fault: null }
+  }
+  const store = async (_minute: number, counts: KeyCount[]) => void stored.push(...counts)
+  await collectorOn(() => 1001 * 60_000 + 3000, { store }, { scan }).tick()
+  t.strictSame(stored, [{ keyId: 'apk_1', count: 5 }])
 })
 
 t.test('reports that wait for Postgres are those of the last day', async (t) => {
@@ -294,6 +362,7 @@ t.test('counting in memory continues after a clean stop, and a killed process le
   await hits(third.counter, key.id, 1)
   nowMs += 60_000
   await third.collector.tick()
+  t.strictSame(third.collector.incomplete, [minute + 1])
   t.strictSame(await storedIn(minute + 1, [key.id]), { [key.id]: { requests: 1, limited: 0 } })
   t.equal(await incompleteIn(minute + 1), true)
   t.equal(await incompleteIn(minute), false)
