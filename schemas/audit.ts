@@ -10,8 +10,8 @@ export const ListAuditQuery = Type.Object(
   {
     request_id: Type.Optional(
       Type.String({
-        pattern: '^req_[0-9A-Za-z]{1,100}$',
-        suggestion: "Send one id that begins with `req_`, as in a response's `x-request-id`.",
+        pattern: '^[!-~]{1,64}$',
+        suggestion: "Send one request id, as in a response's `x-request-id`.",
       }),
     ),
     key_id: Type.Optional(IdFilter('apk_')),

@@ -1358,7 +1358,7 @@ export interface operations {
     listAuditEntries: {
         parameters: {
             query?: {
-                /** @description Send one id that begins with `req_`, as in a response's `x-request-id`. */
+                /** @description Send one request id, as in a response's `x-request-id`. */
                 request_id?: string;
                 /** @description Begins with `apk_`. Send one id that begins with `apk_`. */
                 key_id?: string;

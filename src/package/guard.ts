@@ -5,7 +5,7 @@
 import { type ApiError, unavailable } from '../../plugins/api-error.ts'
 import { type Answer, type Caller, type Counted, remainingOf, tokenIn } from '../../plugins/verdict.ts'
 import { askedOf, type Sent, shownOf } from '../http/routes/actor.ts'
-import { newId } from '../rules/id.ts'
+import { isRequestId, newId } from '../rules/id.ts'
 import { type Checks, callerOf, openChecks, rateHeadersOf } from './checks.ts'
 import { configOf, type LatchkeyOptions } from './options.ts'
 
@@ -122,8 +122,6 @@ const consoleLog: GuardLog = {
   warn: (...line) => console.warn('latchkey:', ...line),
   error: (...line) => console.error('latchkey:', ...line),
 }
-
-const isRequestId = (id: unknown): id is string => typeof id === 'string' && /^[\x21-\x7e]{1,64}$/.test(id)
 
 function recordOf(request: Sent, authorization: Authorization, format: Checks['format'], requestId: string) {
   const details = shownOf(

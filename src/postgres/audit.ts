@@ -5,7 +5,7 @@
 import type { Row } from 'postgres'
 import { auditEvents, refusalEvents } from '../../schemas/bounds.ts'
 import { operatorRefusalReasons } from '../../schemas/refusal.ts'
-import { idOrNone, newId } from '../rules/id.ts'
+import { idOrNone, isRequestId, newId } from '../rules/id.ts'
 import type {
   Actor,
   AuditEntry,
@@ -137,7 +137,7 @@ function asked(sql: Query, filter: AuditFilter) {
 function conditions(sql: Query, filter: Omit<AuditFilter, 'limit'>) {
   const { requestId, keyId, userId, reason, since, until, after } = filter
   return sql`
-    ${requestId === undefined ? sql`` : sql`and request_id = ${idOrNone('req_', requestId)}`}
+    ${requestId === undefined ? sql`` : sql`and request_id = ${isRequestId(requestId) ? requestId : ''}`}
     ${keyId === undefined ? sql`` : sql`and key_id = for_key`}
     ${userId === undefined ? sql`` : sql`and user_id = ${idOrNone('usr_', userId)}`}
     ${reason === undefined ? sql`` : sql`and reason = ${reason}`}

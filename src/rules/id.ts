@@ -30,6 +30,10 @@ export function newId(prefix: IdPrefix, nowMs: number = Date.now()): string {
   return `${prefix}${stem}${base36(Math.floor(n / 1296), 3)}${digits[n % 1296]}${processPart}`
 }
 
+/** Ours, or what an application gives its requests (src/package/guard.ts): visible ASCII characters. */
+export const isRequestId = (id: unknown): id is string =>
+  typeof id === 'string' && /^[\x21-\x7e]{1,64}$/.test(id)
+
 /**
  * Returns the text if it looks like an id of this kind, else '', which is no one's id. Postgres
  * text cannot contain NUL (SQLSTATE 22021), and a key sent in place of an id must not get into a

@@ -88,6 +88,7 @@ t.test('the list is narrowed by each filter, and by all of them', async (t) => {
   t.strictSame(await of(`since=${end - 3}&until=${end - 1}`), [refused, operators])
   t.strictSame(await of(`key_id=${keyId}&event=auth.refused&reason=expired&since=${end - 2}`), [refused])
   t.strictSame((await ids('limit=2&')).length, 2)
+  t.strictSame(await ids(`request_id=${instance.service.stores.tokenFormat.mint()}`), [])
 })
 
 t.test('the pages hold every entry once, also those of one millisecond and of one moment', async (t) => {
@@ -127,7 +128,7 @@ t.test('a page continues where an entry was that has been dropped meanwhile', as
 
 t.test('an invalid value is refused and named', async (t) => {
   const refused: [query: string, code: Code, param: string][] = [
-    ...['', 'aud_1', '%00', 'req_%00'].map((id): [string, Code, string] => [
+    ...['', '%20', '%00', 'req_%00', 'x'.repeat(65)].map((id): [string, Code, string] => [
       `request_id=${id}`,
       'invalid_parameter',
       'request_id',

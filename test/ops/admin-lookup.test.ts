@@ -137,6 +137,17 @@ t.test('a request is found with what it did or why it was refused, its key and o
   })
 })
 
+t.test('a request of an application is found by the id that it was given there', async (t) => {
+  const refusal = { method: 'GET', path: '/', ip: null, userAgent: null, keyId: null, userId: null }
+  const requestId = 'trace-1234/5'
+  await instance.service.stores.audit.recordRefusals([
+    { ...refusal, requestId, reason: 'missing_header', details: null },
+  ])
+  t.match((await lookUp(requestId)).body, { type: 'request', entries: [{ reason: 'missing_header' }] })
+  const { body } = await admin('GET', `audit?request_id=${encodeURIComponent(requestId)}`)
+  t.match(body.data, [{ request_id: requestId }])
+})
+
 t.test('what is nothing here is the 404, and what cannot be anything is refused by name', async (t) => {
   const key = tokenFormat.mint()
   const { token } = await makeKey(instance, { userId: (await makeUser(instance)).id })

@@ -3,6 +3,7 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { AuditList, ListAuditQuery } from '../../../schemas/audit.ts'
 import { auditEvents } from '../../../schemas/bounds.ts'
 import { limitOf, pageOf } from '../../http/routes/key-rules.ts'
+import type { TokenFormat } from '../../rules/token.ts'
 import type { AuditEntry, AuditLog, AuditPosition, KeyStore, UserStore } from '../../stores.ts'
 import { laneOf, notFound } from './admin-rules.ts'
 
@@ -10,10 +11,11 @@ export interface AuditRoutesOptions {
   audit: AuditLog
   keys: Pick<KeyStore, 'get'>
   users: Pick<UserStore, 'get'>
+  tokenFormat: Pick<TokenFormat, 'isIn'>
 }
 
 export const auditRoutes: FastifyPluginAsyncTypebox<AuditRoutesOptions> = async (app, options) => {
-  const { audit, keys, users } = options
+  const { audit, keys, users, tokenFormat } = options
 
   app.get(
     '/admin/audit',
@@ -44,6 +46,8 @@ export const auditRoutes: FastifyPluginAsyncTypebox<AuditRoutesOptions> = async 
         limit: limit + 1,
         after,
       }
+      // No request id contains a key, and such a text must not be in a statement.
+      if (request_id !== undefined && tokenFormat.isIn(request_id)) return pageOf([], limit, cursorOf)
       const lane = laneOf(request)
       const found = await audit.list(filter, lane)
       if (found.length === 0) {

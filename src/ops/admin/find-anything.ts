@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto'
 import type { AdminKey } from '../../../schemas/key.ts'
 import type { Lookup } from '../../../schemas/lookup.ts'
+import { isRequestId } from '../../rules/id.ts'
 import type { KeyHasher } from '../../rules/key-hasher.ts'
 import type { TokenFormat } from '../../rules/token.ts'
 import type {
@@ -64,7 +65,8 @@ export function createLookup(options: FindOptions): LookUp {
       if (found!.length > 1) return { type: 'keys', keys: found!.map(asker.toBody) }
       if (found!.length === 1) return aboutKey(found![0]!, asker)
     }
-    return (await byId(query, asker)) ?? aboutUser(await byExternalId(given, query, lane), asker)
+    const byName = async () => aboutUser(await byExternalId(given, query, lane), asker)
+    return (await byId(query, asker)) ?? (await byName()) ?? aboutRequest(query, asker)
   }
 
   async function byExternalId(given: string, trimmed: string, lane: Operator): Promise<User | null> {
@@ -75,13 +77,14 @@ export function createLookup(options: FindOptions): LookUp {
     return null
   }
 
+  const mayShowKey = (text: string) => mayRevealKey.test(text) && tokenFormat.redact(text) !== text
+
   /**
    * What may be most of a key is sent to Postgres as its hash only, even if that reads every user:
    * an external id may begin like a key.
    */
   function named(text: string) {
-    const mayShowKey = mayRevealKey.test(text) && tokenFormat.redact(text) !== text
-    return mayShowKey
+    return mayShowKey(text)
       ? { externalIdHash: createHash('sha256').update(text).digest('hex') }
       : { externalId: text }
   }
@@ -105,7 +108,9 @@ export function createLookup(options: FindOptions): LookUp {
     return { type: 'user', state, user, refusals: await refusalsOf({ userId: user.id }, asker) }
   }
 
+  /** Applications may give their requests any id. */
   async function aboutRequest(requestId: string, asker: LookupCaller): Promise<Lookup | null> {
+    if (!isRequestId(requestId) || mayShowKey(requestId)) return null
     const entries = await audit.list({ requestId, limit: entriesMax }, asker.lane)
     const [entry] = entries
     if (entry === undefined) return null
