@@ -20,7 +20,8 @@ export interface Facts {
 export const readFacts = ({ redis, postgres, load, rounds, seconds }: Rig): Facts => ({
   date: new Date().toISOString().slice(0, 16).replace('T', ' '),
   machine: `${availableParallelism()} cores of ${processor()}, ${Math.round(totalmem() / 1024 ** 3)} GB`,
-  system: `${process.platform} ${release()} ${process.arch}`,
+  // The rest of the release names a build of one provider.
+  system: `${process.platform} ${/^\d+\.\d+/.exec(release())?.[0] ?? release()} ${process.arch}`,
   node: process.version,
   redis: redis.version,
   postgres: postgres.version,
