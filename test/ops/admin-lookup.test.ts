@@ -18,16 +18,18 @@ t.test(
     await makeKey(instance, { userId: owner.id })
     const found = await lookUp(key.token)
     t.equal(found.status, 200)
+    const { counters } = found.body
     t.strictSame(found.body, {
       type: 'key',
       state: 'active',
       key: (await admin('GET', `keys/${key.id}`)).body,
       user: owner,
-      counters: found.body.counters,
+      counters,
       refusals: [],
     })
+    // A minute may turn meanwhile.
     for (const query of [key.key_prefix, key.id, ` ${key.token} `, `${key.token}\r\n`, `\t${key.id}\n`])
-      t.strictSame((await lookUp(query)).body, found.body, query.slice(0, 12))
+      t.strictSame({ ...(await lookUp(query)).body, counters }, found.body, query.slice(0, 12))
 
     await verify(instance, key.token)
     t.ok(Math.abs((await lookUp(key.id)).body.key.last_used_at - nowS()) <= 5, 'with its last use')
