@@ -16,7 +16,7 @@ import { version } from '../version.ts'
 import type { Stores } from '../wiring/stores.ts'
 import { actor } from './command.ts'
 import { printable } from './printable.ts'
-import { announceStop, startWorkers, workerCount } from './workers.ts'
+import { announceListening, announceStop, startWorkers, workerCount } from './workers.ts'
 
 /** A stop that takes longer is aborted. */
 const closeTimeoutMs = 25_000
@@ -75,6 +75,7 @@ export async function serve(config: Config): Promise<undefined> {
       { prefix: '', server: app, host: address, port: config.port, exclusive: false },
     ])
 
+    announceListening()
     await announce({ config, service, ops, log, say })
     stores.embedded?.exited.then((reason) => {
       if (!stop.signal.aborted) log.error({ reason }, 'the embedded Postgres has stopped; restart Latchkey')

@@ -17,6 +17,12 @@ const restartAfterMs = 1000
  */
 const signalDelayMs = 250
 const stopping = 'stopping'
+const listening = 'listening'
+
+/** Not the event of the same name: that is of the port they share, and another may be in use. */
+export const announceListening = () => {
+  if (cluster.isWorker) process.send!(listening)
+}
 
 /** The first process must not end a worker that has begun to stop by itself. */
 export const announceStop = () => {
@@ -63,7 +69,8 @@ export function startWorkers(count: number, { opsPort }: Pick<Config, 'opsPort'>
     })
     let listens = false
     return new Promise((resolve) => {
-      worker.once('listening', () => {
+      worker.on('message', (message) => {
+        if (message !== listening) return
         listens = true
         resolve(true)
       })

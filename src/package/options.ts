@@ -70,6 +70,8 @@ export function startError(error: Error): Error {
 
 /** `others`: the names of options that are not about Latchkey. Throws a ConfigError that names the bad ones. */
 export function configOf(options: LatchkeyOptions, others: readonly string[] = []): Readonly<Config> {
+  if (typeof options !== 'object' || options === null)
+    throw new ConfigError('latchkey: databaseUrl and hashSecret are required')
   const known = [...Object.keys(variables), 'patience', ...others]
   // A misspelt redisUrl would count in memory.
   const unknown = Object.keys(options).filter((name) => !known.includes(name))

@@ -82,6 +82,14 @@ if (isShared) {
     const { code, stderr } = await runLatchkey(t, env, 'serve')
     t.strictSame([code, stderr], [1, `latchkey: port ${port} is in use: choose another with PORT\n`])
   })
+
+  t.test('so does a port of the ops listeners that is in use, whichever worker needs it', async (t) => {
+    const { opsUrls } = await serve(t)
+    const taken = Number(new URL(opsUrls[0]!).port)
+    const env = externalEnv(services, { OPS_PORT: String(taken - 1), WORKERS: '2' })
+    const { code, stderr } = await runLatchkey(t, env, 'serve')
+    t.strictSame([code, stderr], [1, `latchkey: port ${taken} is in use: choose another with OPS_PORT\n`])
+  })
 }
 
 t.test('workers need servers to share', async (t) => {
