@@ -39,13 +39,20 @@ export function createUserStore({ management: pool, bulk }: UserPools, publish: 
     return row ? toUser(row) : null
   }
 
-  const changeKeys = <T>(
+  /**
+   * Null if there is no such user. A change of many keys may take half a minute. Asking for the user
+   * first takes a second at most, and so does finding out that Postgres does not answer.
+   */
+  async function changeKeys<T>(
+    id: string,
     lane: Operator | null,
     work: (sql: Query, committed: (rows: readonly Row[]) => void) => Promise<T>,
-  ) =>
-    runPublished({ pool: bulk, lane, publish }, (sql, committed) =>
+  ): Promise<T | null> {
+    if ((await inLane(lane, (sql) => find(sql, id))) === null) return null
+    return runPublished({ pool: bulk, lane, publish }, (sql, committed) =>
       work(sql, (rows) => committed(rows.map((row) => ({ keyId: row.key_id, version: row.key_version })))),
     )
+  }
 
   return {
     create: ({ id, name, externalId = null }, actor) =>
@@ -100,17 +107,16 @@ export function createUserStore({ management: pool, bulk }: UserPools, publish: 
       }),
 
     revokeKeys: (id, actor) =>
-      changeKeys(actor.operator, async (sql, committed) => {
+      changeKeys(id, actor.operator, async (sql, committed) => {
         const entry = auditEntry(sql, 'user.keys_revoked', actor, { user_id: safeId(id) })
         const keys = await sql`
           select key_id, key_version, is_new from revoke_keys_of_user(${safeId(id)}, ${entry})`
         committed(keys)
-        if (keys.length === 0 && (await find(sql, id)) === null) return null
         return keys.filter(({ is_new }) => is_new).length
       }),
 
     remove: (id, actor) =>
-      changeKeys(actor.operator, async (sql, committed) => {
+      changeKeys(id, actor.operator, async (sql, committed) => {
         const entry = auditEntry(sql, 'user.deleted', actor, { user_id: safeId(id) })
         committed(await sql`select key_id, key_version from delete_user(${safeId(id)}, ${entry})`)
         return find(sql, id)
