@@ -151,3 +151,27 @@ t.test('the listener stays open for two more turns, to accept the connections th
   await finished
   t.equal(server.listening, false)
 })
+
+t.test('on a busy machine, where no turn is quiet, the listener closes after 300 ms', async (t) => {
+  const { server, drain } = await startServer(t)
+  const clock = setClock(t)
+  const startMs = performance.now()
+  const work = () => {
+    clock.advance(1)
+    if (server.listening) setImmediate(work)
+  }
+  work()
+  await drain.finish()
+  t.ok(performance.now() - startMs >= 300 && performance.now() - startMs < 320)
+})
+
+t.test('a response whose headers have been sent already is finished', async (t) => {
+  const { drain, slow, open } = await startServer(t)
+  const underWay = await open(get('/slow'))
+  slow[0]!.write('half')
+  drain.start()
+  slow[0]!.end('slow')
+  await drain.finish()
+  await until('its client has read the response', () => underWay.closed)
+  t.match(underWay.received, /half[\s\S]*slow/)
+})

@@ -55,11 +55,14 @@ t.test('a version outlives every cached copy, however many there are', async (t)
   const { counter, setMs } = withClock()
   const first = newId('apk_')
   await counter.raise([{ keyId: first, version: 3 }])
-  setMs(599_000)
+  setMs(599_999)
   for (let i = 0; i < 3; i++) {
     await counter.raise(upTo(6000).map((version) => ({ keyId: newId('apk_'), version })))
   }
   t.equal((await hit(counter, first)).version, 3)
+  setMs(600_000)
+  await counter.raise([{ keyId: newId('apk_'), version: 1 }])
+  t.equal((await hit(counter, first)).version, 0, 'and is then forgotten')
 })
 
 t.test('counting in memory confirms no cached copy', async (t) => {

@@ -88,7 +88,13 @@ t.test('the list is narrowed by each filter, and by all of them', async (t) => {
   t.strictSame(await of(`since=${end - 3}&until=${end - 1}`), [refused, operators])
   t.strictSame(await of(`key_id=${keyId}&event=auth.refused&reason=expired&since=${end - 2}`), [refused])
   t.strictSame((await ids('limit=2&')).length, 2)
-  t.strictSame(await ids(`request_id=${instance.service.stores.tokenFormat.mint()}`), [])
+})
+
+t.test('a key in place of a request id finds nothing, and is not sent to Postgres', async (t) => {
+  const { audit, tokenFormat } = instance.service.stores
+  const calls = t.capture(audit, 'list', audit.list)
+  t.strictSame(await ids(`request_id=${tokenFormat.mint()}`), [])
+  t.strictSame(calls(), [])
 })
 
 t.test('the pages hold every entry once, also those of one millisecond and of one moment', async (t) => {

@@ -60,6 +60,7 @@ t.test('the state is why the key would be refused', async (t) => {
     t.equal((await lookUp(ownerless.token)).body.state, 'active')
   }
   await deleteUser(instance, userId)
+  t.equal((await lookUp(expired.token)).body.state, 'expired', 'also of a deleted owner')
   t.match((await lookUp(ownerless.token)).body, {
     state: 'owner_deleted',
     user: { id: userId, deleted_at: Number },
@@ -224,6 +225,7 @@ t.test('a key that was looked up, or nearly one, is in no table, log line or sta
     `req_${token}`,
     `lk_${'Z'.repeat(38)}`,
     token.slice(0, 20),
+    [...token.slice(0, 20)].map((character) => `%${character.charCodeAt(0).toString(16)}`).join(''),
   ]
   for (const query of asked) await lookUp(query)
   const sent = calls.flatMap((results) => results().map(({ args }) => args))

@@ -83,6 +83,22 @@ t.test('a key that cannot be revoked keeps no other one alive', async (t) => {
   for (const { token } of leaked) t.equal(await verify(other, token), token === stuck.token ? 200 : 401)
 })
 
+t.test('at most 32 keys are revoked at once, so that none waits too long for a connection', async (t) => {
+  const leaked = await Promise.all(Array.from({ length: 40 }, () => makeCaller(instance)))
+  const { keys } = instance.service.stores
+  const { revoke } = keys
+  let underWay = 0
+  let most = 0
+  t.intercept(keys, 'revoke', {
+    value: async (...asked: Parameters<typeof revoke>) => {
+      most = Math.max(most, ++underWay)
+      return revoke(...asked).finally(() => underWay--)
+    },
+  })
+  const { body } = await scan(leaked.map(({ token }) => token).join(' '), { revoke: true })
+  t.strictSame([body.keys.length, most], [40, 32])
+})
+
 t.test('a text of a megabyte with more keys than one statement looks up is scanned whole', async (t) => {
   const { id, token } = await makeCaller(instance)
   const made = Array.from({ length: 1200 }, mint)

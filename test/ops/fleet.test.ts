@@ -73,3 +73,20 @@ t.test('a report from before the last one, as after a failover, gives no rates',
   const [, back] = await views([instance('ins_1', 105, 90)], [instance('ins_1', 104, 80)])
   t.strictSame(back!.rates, { answers: [], rateLimited: 0, refused: 0, latencies: [] })
 })
+
+t.test('5 s of silence are still alive, and reports 10 s apart give no rates', async (t) => {
+  const silent = (silentS: number) => ({ ...instance(`ins_${silentS}`, 100, 1), silentS })
+  const [view] = await views([silent(5), silent(5.01)])
+  t.match(view!.instances, [{ isAlive: true }, { isAlive: false }])
+  const [, later] = await views(
+    [instance('ins_1', 100, 50), instance('ins_2', 100, 50)],
+    [instance('ins_1', 108, 58), instance('ins_2', 110, 70)],
+  )
+  t.equal(later!.rates.answers[2], 1)
+})
+
+t.test('a fault of ours is not taken for a Postgres that is down', async (t) => {
+  const list = async () => Promise.reject(new TypeError('ours'))
+  const own = () => ({ ...instance('ins_own', 0, 0), uptimeS: 60 })
+  await t.rejects(createFleet({ instances: { list }, own }).read('operator:ada'), { message: 'ours' })
+})

@@ -149,6 +149,17 @@ t.test('a key that is revoked meanwhile is not rotated', async (t) => {
   t.strictSame(rotated, { ok: false, reason: 'not_active' })
 })
 
+t.test('a key that expires while its rotation waits for a lock is not rotated', async (t) => {
+  const user = await makeUser()
+  const { id } = await makeKey(user.id)
+  const rotated = await whileUncommitted(
+    (tx) => tx`select from api_keys where id = ${id} for update`,
+    () => rotate(id, user.id, 60),
+    (tx) => tx`update api_keys set expires_at = clock_timestamp() where id = ${id}`,
+  )
+  t.strictSame(rotated, { ok: false, reason: 'not_active' })
+})
+
 t.test('a key rotates itself, but not once it has been revoked meanwhile', async (t) => {
   const user = await makeUser()
   const { id } = await makeKey(user.id)

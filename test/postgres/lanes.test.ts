@@ -73,6 +73,13 @@ t.test('a lane that is full sheds its own works only', async (t) => {
   t.equal(started.at(-1), 'b')
 })
 
+t.test('at most 10,000 wait in all lanes together', async (t) => {
+  const { enter } = byHand(1)
+  enter('first', 'a')
+  for (let n = 0; n < 10_000; n++) enter('waiting', `lane ${n % 20}`)
+  t.throws(() => enter('b', 'b'), { message: /too many/, statusCode: 503 })
+})
+
 t.test('no bound is exceeded, and no place stays free that a waiting work may have', async (t) => {
   const names = ['a', 'b', 'c', undefined]
   const step = fc.record({ lane: fc.constantFrom(...names), leaves: fc.boolean() })

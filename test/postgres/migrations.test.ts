@@ -193,6 +193,21 @@ t.test('partitions of a migrated database', async (t) => {
     t.strictSame(await drop(), [old[0]!.name])
   })
 
+  await t.test('so does one that a view of the operator depends on', async (t) => {
+    const [viewed, other] = ['audit_refusals_20190103', 'audit_refusals_20190104'] as const
+    for (const [name, day] of [
+      [viewed, '2019-01-03'],
+      [other, '2019-01-04'],
+    ])
+      await sql.unsafe(`create table ${name} partition of audit_refusals
+        for values from ('${day} 00:00:00+00') to ('${day} 23:59:59+00')`)
+    await sql`create view refusals_of_a_day as select * from ${sql(viewed)}`
+    const drop = () => sql.begin((tx) => dropAuditPartitions(tx, 30))
+    t.strictSame(await drop(), [other])
+    await sql`drop view refusals_of_a_day`
+    t.strictSame(await drop(), [viewed])
+  })
+
   await t.test('the functions themselves create none far ahead and drop none that is young', async (t) => {
     await t.rejects(sql`select ensure_audit_partitions(32)`, { message: /at most 31 days/ })
     await t.rejects(sql`select drop_audit_partitions(0)`, { message: /at least a day/ })

@@ -170,6 +170,18 @@ t.test('a statement that is wrong is a fault of ours and not of the server', asy
   t.equal(await ask(pool), 1)
 })
 
+t.test('a row for which there is no partition yet is a fault of the server', async (t) => {
+  const pool = open(t, { timeoutMs: 10_000 })
+  const sql = openDatabase(t, server.url)
+  await sql`create table by_day (day date not null, constraint not_too_old check (day > '2000-01-01')) partition by range (day)`
+  const insert = (day: string) => pool.run((sql) => sql`insert into by_day values (${day})`)
+  const [absent] = await outcomes([insert('2026-01-01')])
+  t.ok(isUnavailable(absent))
+  await sql`create table all_days partition of by_day default`
+  const [old] = await outcomes([insert('1999-01-01')])
+  t.ok(old instanceof Error && !isUnavailable(old))
+})
+
 t.test('closing lets what is under way finish', async (t) => {
   const pool = open(t, { timeoutMs: 10_000 })
   const working = pool.run(async (sql) => (await sql`select pg_sleep(0.2), 7 as seven`)[0]!.seven)

@@ -2,7 +2,7 @@
 // client shows.
 import { once } from 'node:events'
 import { chown, copyFile, readFile, stat, writeFile } from 'node:fs/promises'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
 import t from 'tap'
@@ -189,4 +189,15 @@ t.test('with sslnegotiation=direct the client asks for the protocol that Postgre
   const [served] = (await accepted) as [TLSSocket]
   t.equal(served.alpnProtocol, 'postgresql')
   client.destroy()
+})
+
+t.test('plain text behind the answer that there is TLS is refused', async (t) => {
+  const injecting = createServer((socket) => socket.once('data', () => socket.end('SE')))
+  injecting.listen(0, address)
+  await once(injecting, 'listening')
+  t.teardown(() => injecting.close())
+  const { port } = injecting.address() as AddressInfo
+  const to = readAddress(`postgres://${address}:${port}/x?sslmode=require`, {})
+  const dialled = dial(to.hosts[0]!, to, 5000, new AbortController().signal)
+  await t.rejects(dialled, { message: 'what answers there is not Postgres', isFinal: true })
 })

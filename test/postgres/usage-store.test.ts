@@ -7,7 +7,7 @@ import { createUsageStore } from '../../src/postgres/usage.ts'
 import { newId } from '../../src/rules/id.ts'
 import { openStores } from './open-stores.ts'
 
-const { makeUser, makeKey, sql, url } = await openStores(t)
+const { makeUser, makeKey, sql, url, whileUncommitted } = await openStores(t)
 const pool = createPool({ url, purpose: 'test', max: 2, timeoutMs: 30_000 })
 t.teardown(() => pool.close())
 const usage = createUsageStore({ management: pool, usage: pool })
@@ -68,6 +68,9 @@ t.test('one claims a minute; another one if the first has stored nothing of it f
     sql`update usage_minutes set claimed_until = clock_timestamp() - interval '1 ms' where starts_at = to_timestamp(${at(minute)})`
   await ago()
   t.equal(await usage.claim(minute), 'claimed')
+  const [claim] =
+    await sql`select claimed_until - clock_timestamp() between '8 s' and '15 s' as is_long from usage_minutes where starts_at = to_timestamp(${at(minute)})`
+  t.equal(claim!.is_long, true, 'long enough for a slow statement')
   await ago()
   await usage.store(minute, [])
   t.equal(await usage.claim(minute), 'taken', 'storing prolongs the claim')
@@ -157,6 +160,7 @@ t.test('hours and days are the sums of their minutes, before and after they are 
   t.equal(await rollUp(day + 62), 0, 'an hour that has just ended may not be stored yet')
   t.equal(await rollUp(midnight - 1), 2)
   await expectHistory(midnight + 4, 'of which the last hour is not rolled up')
+  t.equal(await rollUp(midnight + 2), 0, 'a day is not rolled up without its last hour')
   t.equal(await rollUp(midnight + 4), 2, 'the last hour and the day')
   await expectHistory(midnight + 4, 'rolled up')
   t.equal(await rollUp(midnight + 4), 0)
@@ -176,13 +180,19 @@ t.test(
       await usage.store(day, [{ keyId: key.id, count: 1 }])
       await usage.report(day, 1)
     }
-    t.strictSame(await pool.run((sql) => dropUsagePartitions(sql, 3)), [], 'they are not rolled up')
-    while (await usage.rollUp(at(midnight + 4))) {}
-    t.equal((await pool.run((sql) => dropUsagePartitions(sql, 2))).length, 3)
+    const drop = (days: number) => pool.run((sql) => dropUsagePartitions(sql, days))
+    t.strictSame(await drop(3), [], 'they are not rolled up')
     const starts = async (table: string) =>
       (
         await sql`select extract(epoch from starts_at)::float8 / 60 as minute from ${sql(table)} where starts_at <= to_timestamp(${at(days[3]!)}) order by 1`
       ).map(({ minute }) => minute)
+    for (const _ of days) await usage.rollUp(at(midnight + 4))
+    t.equal((await drop(460)).length, 1)
+    t.strictSame(await starts('key_usage_hours'), days, 'hours stay until their day is rolled up')
+    while (await usage.rollUp(at(midnight + 4))) {}
+    await drop(460)
+    t.strictSame(await starts('key_usage_hours'), days.slice(1), 'hours are kept as long as minutes')
+    t.equal((await drop(2)).length, 2)
     t.strictSame(await starts('key_usage'), days.slice(3))
     t.strictSame(await starts('key_usage_hours'), days.slice(2))
     t.strictSame(await starts('usage_minutes'), days.slice(2))
@@ -191,3 +201,20 @@ t.test(
     await t.rejects(sql`select ensure_usage_partitions(32)`, { message: /at most 31 days/ })
   },
 )
+
+t.test('of instances that roll up at the same time, each has an hour of its own', async (t) => {
+  await sql`truncate key_usage, key_usage_hours, key_usage_days`
+  const key = await makeKey(user.id)
+  const day = midnight - 1440
+  for (const [hour, count] of [1, 2].entries()) await usage.store(day + hour * 60, [{ keyId: key.id, count }])
+  const second = await whileUncommitted(
+    (tx) => tx`select roll_up_usage(to_timestamp(${at(midnight)}))`,
+    () => usage.rollUp(at(midnight)),
+  )
+  t.equal(second, true)
+  const hours = await sql`select requests::int from key_usage_hours order by starts_at`
+  t.strictSame(
+    hours.map(({ requests }) => requests),
+    [1, 2],
+  )
+})

@@ -72,7 +72,9 @@ t.test('an expiry is a moment too, but no age', async (t) => {
   t.equal(expiryS('1767225600'), nowS)
   t.equal(expiryS('2026-01-01'), nowS)
   t.equal(expiryS('2026-01-01T01:00+01:00'), nowS)
-  for (const text of ['', '0', '1.5', '1e9', '6h', '2026-02-30', '99999999999', '1970-01-01'])
+  t.equal(expiryS('2099-12-31T23:59:59'), 4_102_444_799)
+  const outside = ['', '0', '1.5', '1e9', '6h', '2026-02-30', '4102444800', '99999999999', '1970-01-01']
+  for (const text of outside)
     t.throws(() => expiryS(text), { message: /^--expires-at must be .*Unix seconds.*ISO 8601/ }, text)
   t.throws(() => expiryS('20260101'), { message: /2026-01-01/ })
 })

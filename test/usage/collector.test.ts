@@ -231,6 +231,22 @@ t.test('of a key that a scan visits twice, the higher count is stored', async (t
   t.strictSame(stored, [{ keyId: 'apk_1', count: 5 }])
 })
 
+t.test('counts of one instance alone make no whole minute', async (t) => {
+  const finished: unknown[] = []
+  const finish = async (minute: number, how: object) => {
+    finished.push({ minute, ...how })
+    return true
+  }
+  const scan: Counter['scan'] = async () => ({ complete: true, scanned: 0, mode: 'local', fault: null })
+  let nowMs = 1001 * 60_000 + 3000
+  const collector = collectorOn(() => nowMs, { finish }, { scan })
+  await collector.tick()
+  t.strictSame(finished, [], 'an instance that reaches Redis may still store it')
+  nowMs += 60_000
+  await collector.tick()
+  t.strictSame(finished, [{ minute: 1000, whole: false, done: true }])
+})
+
 t.test('reports that wait for Postgres are those of the last day', async (t) => {
   let minute = 1000
   let isDown = true
