@@ -34,7 +34,8 @@ const untilBack = () =>
 
 t.test('while Postgres is frozen nothing hangs, and no key is refused that could be good', async (t) => {
   t.equal((await withKey(caller)).status, 200, 'it is cached')
-  t.strictSame(await readiness(), [200, 'ok', 0])
+  // On a busy machine, a look-up may have taken too long.
+  await until('readiness says so', async () => (await readiness()).join() === '200,ok,0')
   // Connects for changes of many keys, which may take longer than other work.
   const { userId } = await makeCaller(instance)
   const revokeAll = () => ops.ask('POST', `/admin/users/${userId}/revoke-keys`)
