@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { sparkline } from '../../src/commands/usage.ts'
+import { openDatabase } from '../api/database.ts'
 import { makeCaller, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
 import { builtCli } from './built.ts'
@@ -120,6 +121,8 @@ t.test('while Redis is down, usage and lookup say that they do not know the curr
 
 t.test('a minute that lost requests is a row, and makes the total a minimum', async (t) => {
   const minute = Math.floor(Date.now() / 60_000) - 30
+  await openDatabase(t, services.databaseUrl)`
+    update api_keys set created_at = created_at - interval '1 hour' where id = ${busy.id}`
   await instance.service.stores.usage.report(minute, 4)
   const span = ['--since', String(minute * 60), '--until', String((minute + 2) * 60)]
   const { stdout } = await run('usage', busy.id, ...span)
