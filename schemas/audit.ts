@@ -3,14 +3,14 @@
  * the same.
  */
 import { type Static, Type } from '@sinclair/typebox'
-import { type AuditEvent, type AuditReason, auditEvents, auditReasons } from './bounds.ts'
+import { type AuditEvent, type AuditReason, auditEvents, auditReasons, requestIdPattern } from './bounds.ts'
 import { IdFilter, Limit, listOf, OneOf, StartingAfter, UnixSeconds } from './list.ts'
 
 export const ListAuditQuery = Type.Object(
   {
     request_id: Type.Optional(
       Type.String({
-        pattern: '^[!-~]{1,64}$',
+        pattern: requestIdPattern,
         suggestion: "Send one request id, as in a response's `x-request-id`.",
       }),
     ),

@@ -28,6 +28,9 @@ export type KeyState = (typeof keyStates)[number]
 /** `owner_deleted`: active, but its owner is deleted. */
 export const operatorKeyStates = [...keyStates, 'owner_deleted'] as const
 
+/** Ours, or what an application gives its requests (`createGuard`): visible ASCII characters. */
+export const requestIdPattern = '^[!-~]{1,64}$'
+
 export const listLimitMax = 100
 
 /** The steps of a history, each with its length in seconds. Hours and days begin in UTC. */

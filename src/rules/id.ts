@@ -6,6 +6,7 @@
  * guess.
  */
 import { randomBytes } from 'node:crypto'
+import { requestIdPattern } from '../../schemas/bounds.ts'
 
 export type IdPrefix = 'apk_' | 'usr_' | 'aud_' | 'req_' | 'ins_'
 
@@ -30,9 +31,8 @@ export function newId(prefix: IdPrefix, nowMs: number = Date.now()): string {
   return `${prefix}${stem}${base36(Math.floor(n / 1296), 3)}${digits[n % 1296]}${processPart}`
 }
 
-/** Ours, or what an application gives its requests (src/package/guard.ts): visible ASCII characters. */
-export const isRequestId = (id: unknown): id is string =>
-  typeof id === 'string' && /^[\x21-\x7e]{1,64}$/.test(id)
+const requestId = new RegExp(requestIdPattern)
+export const isRequestId = (id: unknown): id is string => typeof id === 'string' && requestId.test(id)
 
 /**
  * Returns the text if it looks like an id of this kind, else '', which is no one's id. Postgres
