@@ -27,7 +27,6 @@ export const UnixSeconds = (description: string) =>
 /** An id as a filter. As in a path, its shape is not checked: one that names nothing is the 404. */
 export const IdFilter = (prefix: 'apk_' | 'usr_') =>
   Type.String({
-    description: `Begins with \`${prefix}\`.`,
     suggestion: `Send one id that begins with \`${prefix}\`.`,
   })
 

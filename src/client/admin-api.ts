@@ -951,7 +951,7 @@ export interface operations {
                 starting_after?: string;
                 /** @description Only keys in this state. Send one of active, revoked, expired, once. */
                 status?: "active" | "revoked" | "expired";
-                /** @description Begins with `usr_`. Send one id that begins with `usr_`. */
+                /** @description Send one id that begins with `usr_`. */
                 user_id?: string;
                 /** @description Only keys with this `key_prefix`. Send the `key_prefix` of a key, once: its first characters, never a whole key. */
                 key_prefix?: string;
@@ -1360,9 +1360,9 @@ export interface operations {
             query?: {
                 /** @description Send one request id, as in a response's `x-request-id`. */
                 request_id?: string;
-                /** @description Begins with `apk_`. Send one id that begins with `apk_`. */
+                /** @description Send one id that begins with `apk_`. */
                 key_id?: string;
-                /** @description Begins with `usr_`. Send one id that begins with `usr_`. */
+                /** @description Send one id that begins with `usr_`. */
                 user_id?: string;
                 /** @description Send one of missing_header, wrong_scheme, wrong_prefix, unknown_key, revoked, expired, owner_deleted, missing_token, wrong_token, foreign_origin, foreign_host, missing_signature, unknown_signer, wrong_signature, once. */
                 reason?: "missing_header" | "wrong_scheme" | "wrong_prefix" | "unknown_key" | "revoked" | "expired" | "owner_deleted" | "missing_token" | "wrong_token" | "foreign_origin" | "foreign_host" | "missing_signature" | "unknown_signer" | "wrong_signature";
