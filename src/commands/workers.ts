@@ -64,12 +64,10 @@ export function startWorkers(count: number, { opsPort }: Pick<Config, 'opsPort'>
     })
     const state = { isStopping: false }
     running.set(worker, state)
-    worker.on('message', (message) => {
-      if (message === stopping) state.isStopping = true
-    })
     let listens = false
     return new Promise((resolve) => {
       worker.on('message', (message) => {
+        if (message === stopping) state.isStopping = true
         if (message !== listening) return
         listens = true
         resolve(true)
