@@ -44,29 +44,30 @@ export interface LookupCaller {
 const mayRevealKey = /[0-9A-Za-z]{16}|%/
 
 /** Outer white space is ignored, except in an external id that has it. Null if there is no such thing. */
-export type LookUp = (query: string, asker: LookupCaller) => Promise<Lookup | null>
+export type LookUp = (query: string, caller: LookupCaller) => Promise<Lookup | null>
 
 export function createLookup(options: FindOptions): LookUp {
   const { keys, users, audit, counter, hasher, tokenFormat } = options
   const prefixLength = tokenFormat.displayPrefixLength
 
-  async function find(given: string, asker: LookupCaller): Promise<Lookup | null> {
-    const { lane } = asker
+  async function find(given: string, caller: LookupCaller): Promise<Lookup | null> {
+    const { lane } = caller
     const query = given.trim()
     if (tokenFormat.isWellFormed(query)) {
       const { hash, previousHash } = hasher.hashesOf(query)
       const hashes = previousHash === null ? [hash] : [hash, previousHash]
-      return aboutKey(await keys.getByHash(hashes, lane), asker)
+      return aboutKey(await keys.getByHash(hashes, lane), caller)
     }
     // No id contains a key, and such a text must not be in a statement. The start is easily left out.
     if (tokenFormat.isIn(query) || tokenFormat.isWellFormed(`${tokenFormat.prefix}_${query}`)) return null
     if (query.length === prefixLength) {
       const found = await keys.list(null, { limit: keysMax, displayPrefix: query }, lane)
-      if (found!.length > 1) return { type: 'keys', keys: found!.map(asker.toBody) }
-      if (found!.length === 1) return aboutKey(found![0]!, asker)
+      if (found!.length > 1) return { type: 'keys', keys: found!.map(caller.toBody) }
+      if (found!.length === 1) return aboutKey(found![0]!, caller)
     }
-    const byName = async () => aboutUser(await byExternalId(given, query, lane), asker)
-    return (await byId(query, asker)) ?? (await byName()) ?? aboutRequest(query, asker)
+    const byName = async () => aboutUser(await byExternalId(given, query, lane), caller)
+    if (query.startsWith('req_')) return (await aboutRequest(query, caller)) ?? byName()
+    return (await byId(query, caller)) ?? (await byName()) ?? aboutRequest(query, caller)
   }
 
   async function byExternalId(given: string, trimmed: string, lane: Operator): Promise<User | null> {
@@ -89,35 +90,35 @@ export function createLookup(options: FindOptions): LookUp {
       : { externalId: text }
   }
 
-  async function byId(id: string, asker: LookupCaller) {
-    if (id.startsWith('apk_')) return aboutKey(await keys.get(id, null, asker.lane), asker)
-    if (id.startsWith('usr_')) return aboutUser(await users.get(id, asker.lane), asker)
-    return id.startsWith('req_') ? aboutRequest(id, asker) : null
+  async function byId(id: string, caller: LookupCaller) {
+    if (id.startsWith('apk_')) return aboutKey(await keys.get(id, null, caller.lane), caller)
+    if (id.startsWith('usr_')) return aboutUser(await users.get(id, caller.lane), caller)
+    return null
   }
 
-  async function aboutKey(key: StoredKey | null, asker: LookupCaller): Promise<Lookup | null> {
+  async function aboutKey(key: StoredKey | null, caller: LookupCaller): Promise<Lookup | null> {
     if (key === null) return null
-    const refusals = await refusalsOf({ keyId: key.id }, asker)
+    const refusals = await refusalsOf({ keyId: key.id }, caller)
     const counters = counter && { counters: await countersOfKey(counter, key) }
-    return { type: 'key', ...(await withOwner(key, asker)), ...counters, refusals }
+    return { type: 'key', ...(await withOwner(key, caller)), ...counters, refusals }
   }
 
-  async function aboutUser(user: User | null, asker: LookupCaller): Promise<Lookup | null> {
+  async function aboutUser(user: User | null, caller: LookupCaller): Promise<Lookup | null> {
     if (user === null) return null
     const state = user.deleted_at === null ? 'active' : 'deleted'
-    return { type: 'user', state, user, refusals: await refusalsOf({ userId: user.id }, asker) }
+    return { type: 'user', state, user, refusals: await refusalsOf({ userId: user.id }, caller) }
   }
 
   /** Applications may give their requests any id. */
-  async function aboutRequest(requestId: string, asker: LookupCaller): Promise<Lookup | null> {
+  async function aboutRequest(requestId: string, caller: LookupCaller): Promise<Lookup | null> {
     if (!isRequestId(requestId) || mayShowKey(requestId)) return null
-    const entries = await audit.list({ requestId, limit: entriesMax }, asker.lane)
+    const entries = await audit.list({ requestId, limit: entriesMax }, caller.lane)
     const [entry] = entries
     if (entry === undefined) return null
     const { key_id, user_id } = entry
-    const key = key_id === null ? null : await keys.get(key_id, null, asker.lane)
-    if (key !== null) return { type: 'request', ...(await withOwner(key, asker)), entries }
-    const user = user_id === null ? null : await users.get(user_id, asker.lane)
+    const key = key_id === null ? null : await keys.get(key_id, null, caller.lane)
+    if (key !== null) return { type: 'request', ...(await withOwner(key, caller)), entries }
+    const user = user_id === null ? null : await users.get(user_id, caller.lane)
     return { type: 'request', ...(user !== null && { user }), entries }
   }
 
