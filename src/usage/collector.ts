@@ -61,12 +61,6 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
     return nowMs
   }
 
-  /** If this process is killed in this minute, its report shows that counts are missing. */
-  function open(minute: number) {
-    if (openMinute < minute) reports.set(minute, reports.get(minute) ?? 0)
-    openMinute = minute
-  }
-
   /** Reports what was counted before this minute. */
   async function report(minute: number) {
     for (const one of [minute - 2, minute - 1]) {
@@ -118,9 +112,12 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
     const last = minuteOf(nowMs - graceMs) - 1
     // The counters of a minute that ended over a minute ago may already have expired.
     doneThrough ??= minuteOf(nowMs) - 2
-    const begins = openMinute < minuteOf(nowMs)
-    open(minuteOf(nowMs))
-    await report(minuteOf(nowMs))
+    const current = minuteOf(nowMs)
+    const begins = openMinute < current
+    // If this process is killed in this minute, its report shows that counts are missing.
+    if (begins) reports.set(current, reports.get(current) ?? 0)
+    openMinute = current
+    await report(current)
     for (const minute of [last - 1, last]) {
       if (minute <= doneThrough) continue
       const isDone = await collect(minute)

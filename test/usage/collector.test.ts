@@ -252,16 +252,11 @@ t.test('reports that wait for Postgres are those of the last day', async (t) => 
   let minute = 1000
   let isDown = true
   const reported: number[] = []
-  const waiting = {
-    async report(one: number) {
-      if (isDown) throw new Unavailable('down')
-      reported.push(one)
-    },
-    claim: async () => 'taken' as const,
-    rollUp: async () => false,
-  } as Partial<UsageStore> as UsageStore
-  const counter = createMemoryCounter({ now: () => 0 })
-  const collector = collectorAt(() => minute * 60_000 + 3000, counter, { usage: waiting })
+  const report = async (one: number) => {
+    if (isDown) throw new Unavailable('down')
+    reported.push(one)
+  }
+  const collector = collectorOn(() => minute * 60_000 + 3000, { report, claim: async () => 'taken' })
   for (; minute < 3000; minute++) await collector.tick()
   isDown = false
   await collector.tick()
@@ -275,18 +270,12 @@ t.test(
     let minute = 1000
     let isTaken = true
     const claimed: number[] = []
-    const usage = {
-      async report() {},
-      async claim(one: number) {
-        const isOther = one === 1000 && isTaken
-        if (!isOther) claimed.push(one)
-        return isOther ? 'taken' : 'claimed'
-      },
-      finish: async () => true,
-      rollUp: async () => false,
-    } as Partial<UsageStore> as UsageStore
-    const counter = createMemoryCounter({ now: () => 0 })
-    const collector = collectorAt(() => (minute + 1) * 60_000 + 3000, counter, { usage })
+    const claim = async (one: number) => {
+      const isOther = one === 1000 && isTaken
+      if (!isOther) claimed.push(one)
+      return isOther ? 'taken' : 'claimed'
+    }
+    const collector = collectorOn(() => (minute + 1) * 60_000 + 3000, { claim })
     await collector.tick()
     minute++
     await collector.tick()
