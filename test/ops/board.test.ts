@@ -107,7 +107,7 @@ t.test('a scan that waits for another one does not begin once the board is close
   t.equal(scans.length, 1)
 })
 
-t.test('a fault of ours in a ranking is not taken for a Postgres that is down', async (t) => {
+t.test('an internal error in a ranking does not look like a Postgres outage', async (t) => {
   const counter = createMemoryCounter({ now: () => 0 })
   const rank = async () => {
     throw new TypeError('a bug')

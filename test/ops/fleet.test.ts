@@ -85,7 +85,7 @@ t.test('5 s of silence are still alive, and reports 10 s apart give no rates', a
   t.equal(later!.rates.answers[2], 1)
 })
 
-t.test('a fault of ours is not taken for a Postgres that is down', async (t) => {
+t.test('an internal error does not look like a Postgres outage', async (t) => {
   const list = async () => Promise.reject(new TypeError('ours'))
   const own = () => ({ ...instance('ins_own', 0, 0), uptimeS: 60 })
   await t.rejects(createFleet({ instances: { list }, own }).read('operator:ada'), { message: 'ours' })
