@@ -28,7 +28,7 @@ export class LatchkeyError extends Error {
   readonly code: ErrorCode
   /** Dotted path of the field at fault; "" if there is none. */
   readonly param: string
-  /** For the operator: it finds a 401 in the audit log, and other logged errors in the log. */
+  /** For the operator, who finds a 401 in the audit log and other errors in the log of the service. */
   readonly requestId: string | null
   /** What to do about it, for a person. */
   readonly suggestion: string

@@ -1,8 +1,8 @@
 /**
  * Makes sure that every instance sees a committed change before the response is sent. With Redis
  * up, that is one call. Without it, the response waits until no instance can trust an older copy:
- * KEY_CACHE_SECONDS have passed by every clock, and every instance has reported a fence (old-copies.ts). Retries
- * continue meanwhile, and a success ends the wait.
+ * KEY_CACHE_SECONDS have passed by every clock, and every instance has reported a fence
+ * (old-copies.ts). Retries continue meanwhile, and a success ends the wait.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ApiError } from '../../plugins/api-error.ts'
