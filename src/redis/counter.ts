@@ -7,7 +7,7 @@ import { minuteOf } from '../rules/window.ts'
 import type { Counter, Outage } from '../stores.ts'
 import { Cluster, type Redis } from './ioredis.ts'
 import { readCounters } from './read-counters.ts'
-import { loadScripts } from './scripts.ts'
+import { loadScripts, type Read } from './scripts.ts'
 import { notConnected, watchServers } from './servers.ts'
 import { createShard, type Shard } from './shard.ts'
 import { withTimeout } from './with-timeout.ts'
@@ -60,6 +60,8 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
   const isCluster = client instanceof Cluster
   /** Keys with a confirmation in flight: the other requests that read the key need not send one. */
   const confirming = new Set<string>()
+  /** Reads to confirm: those of one look-up share a call. */
+  const toConfirm: Read[] = []
   const shards = new Map<string, Shard>()
   const servers = watchServers(client, {
     onMasters: followMasters,
@@ -124,6 +126,16 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
     for (const server of masters) shard(server)
   }
 
+  function confirmAll() {
+    const reads = toConfirm.splice(0)
+    for (const some of isCluster ? reads.map((one) => [one]) : [reads]) {
+      const settled = () => {
+        for (const { keyId } of some) confirming.delete(keyId)
+      }
+      scripts.confirmVersions(some, versionTtlS).then(settled, settled)
+    }
+  }
+
   followMasters()
   const single = isCluster ? null : shard('')
   const shardOf = (keyId: string) => single ?? shard(servers.serverOf(keyId))
@@ -156,8 +168,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
     confirm({ keyId, version }, lease) {
       if (confirming.has(keyId)) return
       confirming.add(keyId)
-      const settled = () => confirming.delete(keyId)
-      scripts.confirmVersion(keyId, lease, version, versionTtlS).then(settled, settled)
+      if (toConfirm.push({ keyId, lease, version }) === 1) queueMicrotask(confirmAll)
     },
     ...readCounters({ client, servers, shards, shardOf, lastCounts, patience, onScanned }),
     known: lastCounts.of,

@@ -18,15 +18,22 @@ export interface Scripts {
   probe(id: string): Promise<number[]>
   /** Runs sql/redis/raise-version.lua. `ttlS`: seconds until the version expires. */
   raiseVersion(keyId: string, version: number, ttlS: number): Promise<number>
-  /** Runs sql/redis/confirm-version.lua. */
-  confirmVersion(keyId: string, lease: Lease, version: number, ttlS: number): Promise<unknown>
+  /** Runs sql/redis/confirm-version.lua; in a cluster, for one key only. */
+  confirmVersions(reads: Read[], ttlS: number): Promise<unknown>
+}
+
+/** A version read from Postgres, and the lease to confirm it with. */
+export interface Read {
+  keyId: string
+  lease: Lease
+  version: number
 }
 
 type Commands = {
   latchkeyHitBuffer(...args: (string | number)[]): Promise<Buffer>
   latchkeyCount(key: string, minute: number, hits: number): Promise<number[]>
   latchkeyRaise(key: string, version: number, ttlS: number): Promise<number>
-  latchkeyConfirm(key: string, lease: Lease, version: number, ttlS: number): Promise<unknown>
+  latchkeyConfirm(...args: (string | number)[]): Promise<unknown>
   latchkeyProbe(key: string): Promise<number[]>
 }
 
@@ -56,7 +63,7 @@ export function loadScripts(client: Redis | Cluster): Scripts {
   client.defineCommand('latchkeyHit', { lua: sources.hit })
   client.defineCommand('latchkeyCount', { lua: sources.count, numberOfKeys: 1 })
   client.defineCommand('latchkeyRaise', { lua: sources.raise, numberOfKeys: 1 })
-  client.defineCommand('latchkeyConfirm', { lua: sources.confirm, numberOfKeys: 1 })
+  client.defineCommand('latchkeyConfirm', { lua: sources.confirm })
   client.defineCommand('latchkeyProbe', { lua: sources.probe, numberOfKeys: 1 })
   const commands = client as unknown as Commands
 
@@ -94,8 +101,11 @@ export function loadScripts(client: Redis | Cluster): Scripts {
     hit: (keyIds, hits) =>
       client instanceof Cluster ? hitInCluster(keyIds[0]!, hits[0]!) : hitTogether(keyIds, hits),
     raiseVersion: (keyId, version, ttlS) => commands.latchkeyRaise(versionKey(keyId), version, ttlS),
-    confirmVersion: (keyId, lease, version, ttlS) =>
-      commands.latchkeyConfirm(versionKey(keyId), lease, version, ttlS),
+    confirmVersions(reads, ttlS) {
+      const names = reads.map(({ keyId }) => versionKey(keyId))
+      const pairs = reads.flatMap(({ lease, version }) => [lease, version])
+      return commands.latchkeyConfirm(names.length, ...names, ttlS, ...pairs)
+    },
   }
 }
 

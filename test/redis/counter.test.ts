@@ -323,6 +323,29 @@ t.test('a version is confirmed under the lease of a hit, until the key changes',
   t.equal(await confirm(keyId, 5, await leaseOf(keyId)), 5, 'a late publication lowers nothing')
 })
 
+t.test('the keys that were read together are confirmed by one call, each under its own lease', async (t) => {
+  const server = await startPrivateRedis(t)
+  if (!server) return
+  const { counter, untilShared } = countAt(t, server.url)
+  const observer = observe(t, server.url)
+  await untilShared()
+  const keyIds = newKeyIds(20)
+  const leases = (await hitAll(counter, keyIds)).map(({ version }) => version as Lease)
+  // The script is not in Redis before its first call.
+  counter.confirm({ keyId: newId('apk_'), version: 1 }, leases[0]!)
+  await hitAll(counter, keyIds)
+  await counter.raise([{ keyId: keyIds[0]!, version: 1 }])
+  await observer.config('RESETSTAT')
+  for (const [i, keyId] of keyIds.entries()) counter.confirm({ keyId, version: 1 + i }, leases[i]!)
+  const versions = (await hitAll(counter, keyIds)).map(({ version }) => version)
+  t.match(versions[0], /^1[?]/, 'not the one that has changed')
+  t.strictSame(
+    versions.slice(1),
+    upTo(19).map((i) => 1 + i),
+  )
+  t.match(await observer.info('commandstats'), /cmdstat_evalsha:calls=2,/, 'the confirmation and the hits')
+})
+
 t.test('after a confirmation that failed, the next one is sent', async (t) => {
   const client = services.connectRedis()
   const { counter: own, untilShared } = countWith(t, client)
@@ -337,8 +360,8 @@ t.test('after a confirmation that failed, the next one is sent', async (t) => {
   }
   const failing = t.intercept(commands, 'latchkeyConfirm', { value: fail, configurable: true })
   for (let reader = 0; reader < 2; reader++) own.confirm({ keyId, version: 4 }, lease)
-  t.equal(sent, 1, 'one for both readers of the key')
   await nextTurn()
+  t.equal(sent, 1, 'one for both readers of the key')
   failing.restore()
   own.confirm({ keyId, version: 4 }, lease)
   t.equal((await hit(own, keyId)).version, 4)

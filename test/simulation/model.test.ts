@@ -55,9 +55,11 @@ if (server)
         return [reply, model.run('latchkeyRaise', args)]
       },
       async confirm() {
-        const name = chance.oneOf(names)
-        const lease = chance.is(0.8) ? ((await real.get(name)) ?? '') : '0?1.1'
-        const args = [name, lease, 1 + chance.whole(40), 60 + chance.whole(540)]
+        const some = names.filter(() => chance.is(0.5))
+        if (some.length === 0) return [null, null]
+        const args: Args = [some.length, ...some, 60 + chance.whole(540)]
+        for (const name of some)
+          args.push(chance.is(0.8) ? ((await real.get(name)) ?? '') : '0?1.1', 1 + chance.whole(40))
         return [await real.latchkeyConfirm(...args), model.run('latchkeyConfirm', args)]
       },
       async expireSooner() {

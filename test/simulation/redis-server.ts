@@ -93,8 +93,11 @@ export function createServer(
     return known
   }
 
-  function confirm(name: string, lease: string, read: number, ttlS: number) {
-    if (get(name) === lease) set(name, read, ttlS)
+  function confirm(names: string[], ttlS: number, pairs: (string | number)[]) {
+    names.forEach((name, i) => {
+      const [lease, read] = pairs.slice(2 * i)
+      if (get(name) === lease) set(name, read!, ttlS)
+    })
     return null
   }
 
@@ -103,9 +106,11 @@ export function createServer(
     if (command === 'latchkeyProbe') return timeOf()
     if (command === 'get') return get(name)
     if (command === 'latchkeyRaise') return raise(name, rest[0]!, rest[1]!)
-    if (command === 'latchkeyConfirm') return confirm(name, String(rest[0]), rest[1]!, rest[2]!)
     const keys = Number(args[0])
-    return hit(args.slice(1, 1 + keys) as string[], args.slice(1 + keys).map(Number))
+    const names = args.slice(1, 1 + keys) as string[]
+    const more = args.slice(1 + keys)
+    if (command === 'latchkeyConfirm') return confirm(names, Number(more[0]), more.slice(1))
+    return hit(names, more.map(Number))
   }
   return server
 }
