@@ -40,7 +40,8 @@ export async function startBefore(rig: Rig, folder: string, purpose: string, key
   const options = ['--name', 'key 0', '--rate-limit-rpm', String(limit), '--json']
   const first = JSON.parse(await run('keys', 'create', '--user', user.id, ...options))
 
-  const candidate = await rig.start('latchkey-before', { url: databaseUrl, redisUrl }, { cli })
+  const env = { MAX_KEYS_PER_USER: String(keys) }
+  const candidate = await rig.start('latchkey-before', { url: databaseUrl, redisUrl }, { cli, env })
   const tokensFile = join(rig.folder, `tokens-${purpose}-before`)
   await writeFile(tokensFile, `${first.plain_key}\n`)
   for (let n = 1; n < keys; n++)

@@ -4,7 +4,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { hashSecret, type Keys, type Numbered, seedKeys } from './keys.ts'
 import { chooseLoad, type Load } from './load/load.ts'
-import { type Candidate, type CandidateName, startCandidate } from './servers/candidate.ts'
+import {
+  type Candidate,
+  type CandidateName,
+  type CandidateOptions,
+  startCandidate,
+} from './servers/candidate.ts'
 import { type PostgresServer, startPostgres } from './servers/postgres.ts'
 import { type RedisServer, startRedis } from './servers/redis.ts'
 
@@ -29,7 +34,7 @@ export interface Rig {
   start(
     name: CandidateName,
     servers: { url: string; redisUrl?: string },
-    more?: { nodeArgs?: string[]; cli?: string },
+    more?: Pick<CandidateOptions, 'nodeArgs' | 'cli' | 'env'>,
   ): Promise<Candidate>
   /**
    * Registers something else to stop with the candidates, before those that are already running.
