@@ -282,6 +282,18 @@ t.test('bodies, methods and paths are held to the rules of the public listener',
   t.match(absent.body.error.suggestion, '/admin/openapi.json')
 })
 
+t.test('what takes no body ignores one', async (t) => {
+  const user = await aUser()
+  const key = await makeKey(instance, { userId: user.id })
+  const ignored = { headers: { 'content-type': 'application/json' }, body: '{"name":' }
+  for (const [method, path] of [
+    ['DELETE', `keys/${key.id}`],
+    ['POST', `users/${user.id}/revoke-keys`],
+    ['DELETE', `users/${user.id}`],
+  ] as const)
+    t.equal((await admin(method, path, undefined, ignored)).status, 200, `${method} ${path}`)
+})
+
 t.test('all keys of a user are changed, even if that takes longer than a request may', async (t) => {
   const { users } = (await startInstance(t, services, {}, realTimeLimits)).service.stores
   for (const change of [users.revokeKeys, users.remove]) {

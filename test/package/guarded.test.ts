@@ -201,6 +201,7 @@ t.test('closing waits for the checks under way, and what comes later is a 503', 
   network.delay(500)
   const underWay = guard.check(`Bearer ${token}`)
   const closing = guard.close()
+  t.equal(statusOf(await guard.check(`Bearer ${token}`)), 503, 'also while it waits')
   t.equal(statusOf(await underWay), 200)
   await closing
   const late = (await guard.check('Bearer lk_x')) as Refused
