@@ -50,7 +50,11 @@ export function outageOf(error: Error): Outage {
   const { code } = error as { code?: unknown }
   // A server that does not know AUTH repeats the password in its error: "unknown command 'AUTH',
   // with args beginning with: …"
-  const reason = error.message.replace(/,? with args beginning with.*/s, '').trim()
+  const reason = error.message
+    .replace(/,? with args beginning with.*/s, '')
+    // Redis 7 adds which script failed, and in which line of it.
+    .replace(/ script: [0-9a-f]{40}, on @user_script:\d+\.?$/, '')
+    .trim()
   return { cause: causeOf(error), reason: reason || String(code) }
 }
 

@@ -59,12 +59,18 @@ for (const [error, cause] of causes) {
   })
 }
 
-t.test('the reason is the message, or else the code, and has no password', async (t) => {
-  t.equal(outageOf(new Error(' LOADING Redis ')).reason, 'LOADING Redis')
-  t.equal(outageOf(withCode('ECONNREFUSED', '')).reason, 'ECONNREFUSED')
-  const unknown = "ERR unknown command 'AUTH', with args beginning with: 'secret'\n 'more' "
-  t.equal(outageOf(new Error(unknown)).reason, "ERR unknown command 'AUTH'")
-})
+t.test(
+  'the reason is the message, or else the code, without a password and which script failed',
+  async (t) => {
+    t.equal(outageOf(new Error(' LOADING Redis ')).reason, 'LOADING Redis')
+    t.equal(outageOf(withCode('ECONNREFUSED', '')).reason, 'ECONNREFUSED')
+    const unknown = "ERR unknown command 'AUTH', with args beginning with: 'secret'\n 'more' "
+    t.equal(outageOf(new Error(unknown)).reason, "ERR unknown command 'AUTH'")
+    const full = `OOM command not allowed when used memory > 'maxmemory'.`
+    const failed = `${full} script: 9be9283860375dc0a789b44c11a2bb1dce6e480f, on @user_script:37.`
+    t.equal(outageOf(new Error(failed)).reason, full)
+  },
+)
 
 t.test('only a reply of a server is an answer', async (t) => {
   t.equal(isAnswer(new ReplyError('ERR x')), true)
