@@ -6,7 +6,7 @@ import t, { type Test } from 'tap'
 import type { RedisCounterOptions } from '../../src/redis/counter.ts'
 import { newId } from '../../src/rules/id.ts'
 import { minuteOf } from '../../src/rules/window.ts'
-import type { KeyCount, Scan } from '../../src/stores.ts'
+import type { KeyCount, Lease, Scan } from '../../src/stores.ts'
 import {
   counterSuite,
   hit,
@@ -67,6 +67,15 @@ if (cluster) {
     )
     t.ok(counted.every(({ turn }) => turn.shared))
     t.strictSame([...one.counter.outages, ...other.counter.outages], [])
+  })
+
+  t.test('keys that were read together are confirmed, each by its own node', async (t) => {
+    const { counter, untilShared } = countOn(t, [0, 1, 2])
+    await untilShared()
+    const keyIds = newKeyIds(60)
+    const leases = (await hitAll(counter, keyIds)).map(({ version }) => version as Lease)
+    for (const [i, keyId] of keyIds.entries()) counter.confirm({ keyId, version: 3 }, leases[i]!)
+    await until('all are', async () => (await hitAll(counter, keyIds)).every(({ version }) => version === 3))
   })
 
   t.test('nodes whose names are unknown are skipped', async (t) => {
