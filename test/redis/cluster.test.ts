@@ -163,7 +163,12 @@ if (cluster) {
           await setMoved(name, String(await source.getdel(name)))
           const now = Date.now
           if (clockAheadMs > 0) t.intercept(Date, 'now', { value: () => now() + clockAheadMs })
-          return [await hit(counter, keyId)]
+          const counted = await hit(counter, keyId)
+          if (moved === 'counter') {
+            const replies = await target.pipeline([['asking'], ['ttl', name]]).exec()
+            t.ok(Number(replies![1]![1]) > 100, 'with a new expiry')
+          }
+          return [counted]
         })
       }, minuteNow)
       t.match(counted, { number: 8, version: 3, turn: { shared: true } })

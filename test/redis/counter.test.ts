@@ -352,10 +352,10 @@ t.test('after a confirmation that failed, the next one is sent', async (t) => {
   await untilShared()
   const keyId = newId('apk_')
   const lease = await leaseOf(keyId)
-  const commands = client as unknown as Record<'latchkeyConfirm', () => Promise<unknown>>
+  const commands = client as unknown as Record<'latchkeyConfirm', (keys: number) => Promise<unknown>>
   let sent = 0
-  const fail = async () => {
-    sent++
+  const fail = async (keys: number) => {
+    sent += keys
     throw new Error('failed')
   }
   const failing = t.intercept(commands, 'latchkeyConfirm', { value: fail, configurable: true })

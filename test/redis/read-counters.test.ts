@@ -272,10 +272,12 @@ if (server) {
     const { counter, untilShared } = countAt(t, server.url)
     await untilShared()
     const minute = minuteOf(await counter.now()) + 5
-    const [sound, text, list] = newKeyIds(3)
+    const [sound, text, list, long] = newKeyIds(4)
     await redis.set(`rl:{${sound}}:${minute}`, 7)
     await redis.set(`rl:{${text}}:${minute}`, 'seven')
     await redis.rpush(`rl:{${list}}:${minute}`, '7')
+    await redis.set(`rl:{${long}}:${minute}`, '1'.repeat(16))
+    await redis.set(`rl:{apk_${'a'.repeat(101)}}:${minute}`, 7)
     await redis.set(`rl:{apk_a b}:${minute}`, 7)
     await redis.set(`rl:{${text}}:${minute + 1}`, 7)
     const seen: KeyCount[] = []
