@@ -5,7 +5,7 @@ export interface ApiErrorDetails {
   /** Dotted path of the field at fault; "" (default) if there is none. */
   param?: string
   message?: string
-  suggestion?: string
+  suggestion?: string | undefined
   headers?: Record<string, string>
   /** The underlying error: for the log, never for the client. */
   cause?: unknown

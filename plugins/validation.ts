@@ -37,7 +37,6 @@ export function fromValidation(error: FastifyError, redact = (text: string) => t
   const finding = error.validation![0] as unknown as Finding
   const path = finding.instancePath.slice(1).replaceAll('/', '.')
   const suggestion = finding.parentSchema?.suggestion
-  const advice = suggestion === undefined ? {} : { suggestion }
   switch (finding.keyword) {
     case 'required': {
       const member = String(finding.params.missingProperty)
@@ -52,7 +51,7 @@ export function fromValidation(error: FastifyError, redact = (text: string) => t
       return new ApiError('missing_parameter', {
         param: path,
         message: 'The request does not change anything.',
-        ...advice,
+        suggestion,
       })
     case 'additionalProperties': {
       const member = redact(String(finding.params.additionalProperty)).slice(0, 100)
@@ -78,7 +77,7 @@ export function fromValidation(error: FastifyError, redact = (text: string) => t
   return new ApiError('invalid_parameter', {
     param: path,
     message: `${what} ${reason(finding, error.validationContext === 'querystring')}.`,
-    ...advice,
+    suggestion,
   })
 }
 

@@ -1,5 +1,6 @@
 // Bodies are JSON in valid UTF-8 and say so. Everything else is refused.
 import { gzipSync } from 'node:zlib'
+import type { FastifyRequest } from 'fastify'
 import t, { type Test } from 'tap'
 import jsonBody from '../../plugins/json-body.ts'
 import { ajv } from '../../plugins/validation.ts'
@@ -17,6 +18,13 @@ function taking(t: Test) {
       return 'taken'
     })
     const body = { type: 'object', additionalProperties: false, properties: { name: { type: 'string' } } }
+    const whenAbsent = async (request: FastifyRequest) => {
+      request.body = { absent: true }
+    }
+    scope.post('/optional', { ...anyBody, onRequest: whenAbsent }, async (request) => {
+      bodies.push(request.body)
+      return 'taken'
+    })
     scope.post('/strict', { schema: { body } }, async () => 'taken')
     scope.all('/free', async (request) => ({ body: request.body ?? null }))
   })
@@ -135,11 +143,22 @@ t.test('what is not UTF-8 is refused, not repaired', async (t) => {
 })
 
 t.test('an empty body is refused where one is required', async (t) => {
-  const { send } = taking(t)
+  const { app, send } = taking(t)
   t.strictSame(await send(''), [400, 'invalid_json'])
   t.strictSame(await send(undefined), [400, 'invalid_json'])
   t.strictSame(await send(undefined, { 'content-type': '' }), [400, 'invalid_json'])
   t.strictSame(await send(' \n'), [400, 'invalid_json'])
+  t.strictSame(await send('', {}, '/free'), [400, 'invalid_json'], 'although it says that it is JSON')
+  const headers = { 'content-type': 'application/json' }
+  const { body } = await app.inject({ method: 'POST', url: '/', headers, payload: '' })
+  t.equal(envelopeOf(body).message, 'The request body is empty.')
+})
+
+t.test('an empty body is what a hook has set for an absent one', async (t) => {
+  const { send, bodies } = taking(t)
+  t.equal(await send('', {}, '/optional'), 'taken')
+  t.equal(await send('{"a":1}', {}, '/optional'), 'taken')
+  t.strictSame(bodies, [{ absent: true }, { a: 1 }])
 })
 
 t.test('a compressed body is 415, not bad JSON', async (t) => {

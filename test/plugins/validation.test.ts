@@ -28,6 +28,7 @@ const params = { type: 'object', properties: { id: { const: 'apk_1' } } }
 
 const { app } = otherApp(t, { ajv: ajv as never })
 app.post('/', { schema: { body } }, async (request) => request.body)
+app.post('/none', { schema: { body: { type: 'object', additionalProperties: false } } }, async () => 'ok')
 app.patch('/', { schema: { body: { type: 'object', minProperties: 1 } } }, async () => 'ok')
 app.get('/', { schema: { querystring } }, async () => 'ok')
 app.get('/:id', { schema: { params } }, async () => 'ok')
@@ -86,11 +87,14 @@ t.test('an unknown member is shown with those that are known, up to 100 characte
   ])
   const [, param] = await faultOf(post({ name: 'ab', inner: { other: [], more: 1 } }))
   t.equal(param, 'inner.more')
+  const none = app.inject({ method: 'POST', url: '/none', payload: { x: 1 } })
+  t.match(await faultOf(none), ['unknown_parameter', 'x', /^`x` is not/, 'Remove it.'])
 })
 
 t.test('an expiry in milliseconds is recognised', async (t) => {
   for (const [sent, suggestion] of [
     [{ expires_at: 100_000_000_000 }, /milliseconds\. Send Unix seconds, for example 100000000\.$/],
+    [{ expires_at: 100_000_000_999 }, /for example 100000000\.$/],
     [{ expires_at: 99_999_999_999 }, /^Send Unix seconds\.$/],
     [{ expires_at: '100000000000' }, /^Send Unix seconds\.$/],
     [{ starts_at: 100_000_000_000 }, /^Send Unix seconds\.$/],
