@@ -1,7 +1,7 @@
 /** What an operator learns about a key, prefix or id that a customer has sent. */
 import { type Static, type TProperties, Type } from '@sinclair/typebox'
 import { AuditEntry } from './audit.ts'
-import { nameMaxLength, operatorKeyStates } from './bounds.ts'
+import { lookupMaxLength, operatorKeyStates } from './bounds.ts'
 import { KeyCounters } from './counters.ts'
 import { AdminKey } from './key.ts'
 import { User } from './user.ts'
@@ -16,13 +16,13 @@ export const LookupBody = Type.Object(
   {
     query: Type.String({
       minLength: 1,
-      maxLength: nameMaxLength,
+      maxLength: lookupMaxLength,
       pattern: queryPattern,
       examples: ['usr_0mwpfal3g00000q7v0awobx4c0'],
       suggestion: 'Send a key, the beginning of a key, an id (`apk_`, `usr_` or `req_`), or an external id.',
     }),
   },
-  { $id: 'LookupBody', additionalProperties: false },
+  { $id: 'LookupBody', additionalProperties: false, suggestion: 'Send an object with `query`.' },
 )
 
 const stateOf = <const S extends readonly string[]>(states: S) =>

@@ -1,7 +1,7 @@
 /** latchkey lookup: identifies what a customer has sent. */
 import { createInterface } from 'node:readline'
 import { Writable } from 'node:stream'
-import { namePattern } from '../../schemas/bounds.ts'
+import { lookupMaxLength, namePattern } from '../../schemas/bounds.ts'
 import type { KeyCounters } from '../../schemas/counters.ts'
 import type { AdminKey } from '../../schemas/key.ts'
 import type { Lookup } from '../../schemas/lookup.ts'
@@ -11,17 +11,14 @@ import { adminKeyBody } from '../stores.ts'
 import { entriesTable } from './audit.ts'
 import { command, moment, operator, table, withStores } from './command.ts'
 
-/** Longer than anything there is to find. */
-const queryMax = 1024
-
 export const lookup = command('lookup <anything>', {
   summary: 'show what a key, prefix, id or external id is; - reads it from stdin',
   example: 'lookup -      (type or pipe a whole key, so that it stays out of your shell history)',
   async run({ config, args: [given = ''] }) {
     const query = given === '-' ? await fromStdin() : given
     const trimmed = query.trim()
-    if (trimmed === '' || trimmed.length > queryMax)
-      throw new Error(`lookup needs 1 to ${queryMax} characters`)
+    if (trimmed === '' || trimmed.length > lookupMaxLength)
+      throw new Error(`lookup needs 1 to ${lookupMaxLength} characters`)
     if (!new RegExp(namePattern, 'u').test(trimmed)) throw new Error('lookup takes no control characters')
     const format = tokenFormat(config.tokenPrefix)
     if (given !== '-' && format.isIn(given)) process.stderr.write(`${historyWarning}\n`)
@@ -50,7 +47,7 @@ async function fromStdin(): Promise<string> {
   let text = ''
   for await (const chunk of stdin.setEncoding('utf8')) {
     text += chunk
-    if (text.includes('\n') || text.length > queryMax) break
+    if (text.includes('\n') || text.length > lookupMaxLength) break
   }
   return text.split('\n', 1)[0]!
 }

@@ -94,6 +94,8 @@ t.test('a user is found by id and by external_id, whatever that looks like', asy
     'lk_customer_42',
     'lk_550e8400e29b41d4a716446655440000ünï',
     ' padded ',
+    'x'.repeat(255),
+    'Zq8hT0aPLb5wXk3RdYc2VnJm7GfUs1Ei',
     'not padded',
   ]) {
     const user = (await admin('POST', 'users', { name: 'x', external_id })).body
@@ -104,7 +106,8 @@ t.test('a user is found by id and by external_id, whatever that looks like', asy
     )
     t.strictSame((await lookUp(user.id)).body.user, user)
   }
-  t.match((await lookUp(' not padded ')).body, { user: { external_id: 'not padded' } })
+  for (const query of [' not padded ', `not padded${' '.repeat(300)}`])
+    t.match((await lookUp(query)).body, { user: { external_id: 'not padded' } })
   expectError(t, await lookUp('padded'), 'not_found', 'query')
   const { id: userId } = await makeUser(instance)
   const { token, id: keyId } = await makeKey(instance, { userId })
@@ -165,6 +168,7 @@ t.test('what is nothing here is the 404, and what cannot be anything is refused 
     newId('req_'),
     '%',
     "'",
+    'x'.repeat(256),
   ])
     expectError(t, await lookUp(query), 'not_found', 'query')
   for (const bad of [
@@ -176,7 +180,7 @@ t.test('what is nothing here is the 404, and what cannot be anything is refused 
     'a\tb',
     '\u0000a',
     'a\ud800',
-    'x'.repeat(256),
+    'x'.repeat(1025),
     5,
     null,
     [],
@@ -222,6 +226,9 @@ t.test('a key that was looked up, or nearly one, is in no table, log line or sta
     `${token}0`,
     `key ${token}`,
     token.slice(3),
+    token.slice(4),
+    token.slice(3, -1),
+    ...['LK_', 'Lk_', '_', 'lk-', 'lk ', 'sk_', 'lk_\u200b'].map((start) => start + token.slice(3)),
     `req_${token}`,
     `lk_${'Z'.repeat(38)}`,
     token.slice(0, 20),

@@ -42,6 +42,8 @@ export interface LookupCaller {
 
 /** A shorter run gives little of a key away. With `%`, a key may be percent-encoded. */
 const mayRevealKey = /[0-9A-Za-z]{16}|%/
+/** What is left of a key whose start is lost or mistyped. Ids of ours have no capital letters. */
+const likeSecret = /(?=[0-9A-Za-z]*[A-Z])(?=[0-9A-Za-z]*[a-z])[0-9A-Za-z]{30}/
 
 /** Outer white space is ignored, except in an external id that has it. Null if there is no such thing. */
 export type LookUp = (query: string, caller: LookupCaller) => Promise<Lookup | null>
@@ -78,11 +80,12 @@ export function createLookup(options: FindOptions): LookUp {
     return null
   }
 
-  const mayShowKey = (text: string) => mayRevealKey.test(text) && tokenFormat.redact(text) !== text
+  const mayShowKey = (text: string) =>
+    likeSecret.test(text) || (mayRevealKey.test(text) && tokenFormat.redact(text) !== text)
 
   /**
    * What may be most of a key is sent to Postgres as its hash only, even if that reads every user:
-   * an external id may begin like a key.
+   * an external id may look like a key.
    */
   function named(text: string) {
     return mayShowKey(text)
