@@ -31,7 +31,7 @@ interface Finding {
 }
 
 /** Too late for Unix seconds, but plausible as Unix milliseconds. */
-const looksLikeMilliseconds = (value: unknown) => typeof value === 'number' && value >= 100_000_000_000
+const looksLikeMilliseconds = (value: unknown) => typeof value === 'number' && value >= 1e11 && value < 1e14
 
 export function fromValidation(error: FastifyError, redact = (text: string) => text): ApiError {
   const finding = error.validation![0] as unknown as Finding
@@ -77,7 +77,10 @@ export function fromValidation(error: FastifyError, redact = (text: string) => t
   return new ApiError('invalid_parameter', {
     param: path,
     message: `${what} ${reason(finding, error.validationContext === 'querystring')}.`,
-    suggestion,
+    // There is no `param` to correct.
+    suggestion:
+      suggestion ??
+      (path === '' && finding.keyword === 'type' ? `Send a JSON ${finding.params.type}.` : undefined),
   })
 }
 

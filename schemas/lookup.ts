@@ -22,7 +22,7 @@ export const LookupBody = Type.Object(
       suggestion: 'Send a key, the beginning of a key, an id (`apk_`, `usr_` or `req_`), or an external id.',
     }),
   },
-  { $id: 'LookupBody', additionalProperties: false, suggestion: 'Send an object with `query`.' },
+  { $id: 'LookupBody', additionalProperties: false },
 )
 
 const stateOf = <const S extends readonly string[]>(states: S) =>

@@ -388,7 +388,6 @@ export interface components {
             /** @description Send it as `starting_after` for the next page; null on the last one. */
             next_cursor: string | null;
         };
-        /** @description Send an object with `query`. */
         LookupBody: {
             /**
              * @description Send a key, the beginning of a key, an id (`apk_`, `usr_` or `req_`), or an external id.

@@ -65,6 +65,12 @@ t.test('each fault is named by its path', async (t) => {
     [[], ['invalid_parameter', '', 'The body must be of type object.', 'Send an object.']],
   ] as const)
     t.strictSame(await faultOf(post(sent)), fault)
+  t.strictSame(await faultOf(app.inject({ method: 'PATCH', url: '/', payload: [] })), [
+    'invalid_parameter',
+    '',
+    'The body must be of type object.',
+    'Send a JSON object.',
+  ])
   for (const [sent, param, message] of [
     [{ size: 1.5 }, 'size', '`size` must be of type integer or null.'],
     [{ state: 'in' }, 'state', '`state` must be one of on, off.'],
@@ -95,6 +101,8 @@ t.test('an expiry in milliseconds is recognised', async (t) => {
   for (const [sent, suggestion] of [
     [{ expires_at: 100_000_000_000 }, /milliseconds\. Send Unix seconds, for example 100000000\.$/],
     [{ expires_at: 100_000_000_999 }, /for example 100000000\.$/],
+    [{ expires_at: 99_999_999_999_999 }, /for example 99999999999\.$/],
+    [{ expires_at: 1e14 }, /^Send Unix seconds\.$/],
     [{ expires_at: 99_999_999_999 }, /^Send Unix seconds\.$/],
     [{ expires_at: '100000000000' }, /^Send Unix seconds\.$/],
     [{ starts_at: 100_000_000_000 }, /^Send Unix seconds\.$/],

@@ -178,6 +178,7 @@ export const adminKeyRoutes: FastifyPluginAsyncTypebox<AdminKeyRoutesOptions> = 
 const shortPrefix = ({ displayPrefixLength }: TokenFormat) =>
   new ApiError('invalid_parameter', {
     param: 'key_prefix',
+    message: '`key_prefix` is too short.',
     suggestion: `Send all ${displayPrefixLength} characters of a \`key_prefix\`.`,
   })
 const limitReached = () =>
