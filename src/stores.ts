@@ -384,12 +384,13 @@ export interface UserStore {
 export interface UsageStore {
   /**
    * The points of a key, oldest first, and the starts of the steps that are incomplete. `live`: the
-   * minutes that may not be stored yet, from the counter.
+   * minutes that may not be stored yet, from the counter; `isLocal`: they are what this instance
+   * alone has counted.
    */
   read(
     keyId: string,
     range: UsageRange,
-    now: { nowS: number; live: UsagePoint[] },
+    now: { nowS: number; live: UsagePoint[]; isLocal: boolean },
     lane?: string,
   ): Promise<{ data: UsagePoint[]; incomplete: number[] }>
   /** claimed: no other instance stores this minute for a while. taken: another one does. */

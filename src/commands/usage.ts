@@ -6,6 +6,13 @@ import { since, step, until } from './options.ts'
 
 const sparklineWidthMax = 60
 
+/** What is not known here, by who counts. */
+const withoutNow = {
+  shared: null,
+  local: 'Redis is not counting: the current minute may be missing',
+  memory: 'Without Redis, only the service knows the minutes that it has not stored yet',
+}
+
 export const usage = command<{ since?: number; until?: number; step?: UsageStep }>('usage <apk_…>', {
   summary: 'show how often a key was used, by minute, hour or day',
   example: 'usage apk_0mwper0pk00000mdrnk1c8vb2d --since 6h --step minute',
@@ -37,13 +44,13 @@ export const usage = command<{ since?: number; until?: number; step?: UsageStep 
         String(limited),
         usage.incomplete.includes(start) ? 'at least' : '',
       ])
-    const isWithoutNow = mode === 'local' && usage.until > Date.now() / 1000
+    const note = usage.until > Date.now() / 1000 ? withoutNow[mode] : null
     const atLeast = usage.incomplete.length > 0 ? 'at least ' : ''
     return {
       json: usage,
       lines: [
         `${moment(usage.since)} to ${moment(usage.until)}: ${atLeast}${total} requests, ${atLeast || 'at most '}${peak} in one ${usage.step}`,
-        ...(isWithoutNow ? ['Redis is not counting: the current minute may be missing'] : []),
+        ...(note === null ? [] : [note]),
         `|${sparkline(everyStep(usage.data, usage), sparklineWidthMax)}|`,
         ...(rows.length > 0 ? ['', ...table([usage.step, 'requests', 'limited', ''], rows)] : []),
       ],

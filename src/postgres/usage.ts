@@ -32,7 +32,7 @@ const tables = {
 
 export function createUsageStore({ management, usage }: UsagePools): UsageStore {
   return {
-    read: (keyId, { step, sinceS, untilS }, { nowS, live }, lane) =>
+    read: (keyId, { step, sinceS, untilS }, { nowS, live, isLocal }, lane) =>
       management.run(async (sql) => {
         const asked = { sql, keyId: idOrNone('apk_', keyId), nowS, live, untilS }
         const data = await sql<UsagePoint[]>`
@@ -41,14 +41,15 @@ export function createUsageStore({ management, usage }: UsagePools): UsageStore 
           from (${pointsOf(asked, step, sinceS)}) as points
           where starts_at >= to_timestamp(${sinceS}) and starts_at < to_timestamp(${untilS})
           order by 1`
-        // Until they are done, this minute and the last may not be stored yet: they are not incomplete.
+        // Until they are done, this minute and the last may not be stored yet. They are not
+        // incomplete if the counter has them.
         const overS = stepStartS('minute', nowS) - 60
         const incomplete = await sql`
           select extract(epoch from date_trunc(${step}, starts_at, 'UTC'))::float8 as start
           from usage_minutes
           where (stored is null or stored < reported)
             and starts_at >= to_timestamp(${sinceS}) and starts_at < to_timestamp(${untilS})
-            and (starts_at < to_timestamp(${overS}) or is_done)
+            and (starts_at < to_timestamp(${overS}) or is_done or ${isLocal})
           group by 1 order by 1`
         return { data: [...data], incomplete: incomplete.map(({ start }) => start) }
       }, lane),

@@ -27,7 +27,7 @@ export const createUsageHistory = ({ usage, counter }: UsageHistoryOptions): Usa
     if (!found.ok) return found
     const { step, sinceS, untilS } = found.range
     const minutes = [minuteOf(nowMs) - 1, minuteOf(nowMs)]
-    const { counts } = await counter.countsOf([id], minutes)
+    const { counts, mode } = await counter.countsOf([id], minutes)
     const live = minutes
       .map((minute, i) => ({
         start: minute * 60,
@@ -35,7 +35,12 @@ export const createUsageHistory = ({ usage, counter }: UsageHistoryOptions): Usa
         limited: Math.max(0, counts[i]! - rateLimitRpm),
       }))
       .filter(({ requests }) => requests > 0)
-    const { data, incomplete } = await usage.read(id, found.range, { nowS, live }, lane)
+    const { data, incomplete } = await usage.read(
+      id,
+      found.range,
+      { nowS, live, isLocal: mode === 'local' },
+      lane,
+    )
     return {
       ok: true,
       usage: {

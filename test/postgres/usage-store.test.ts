@@ -20,12 +20,16 @@ const read = (
   keyId: string,
   step: UsageStep,
   [first, last]: [number, number],
-  { now = last, live = [] as number[] } = {},
+  { now = last, live = [] as number[], isLocal = false } = {},
 ) =>
   usage.read(
     keyId,
     { step, sinceS: at(first), untilS: at(last) },
-    { nowS: at(now), live: live.map((requests, i) => ({ start: at(now - i), requests, limited: 0 })) },
+    {
+      nowS: at(now),
+      live: live.map((requests, i) => ({ start: at(now - i), requests, limited: 0 })),
+      isLocal,
+    },
   )
 const point = (minute: number, requests: number, limited = 0) => ({ start: at(minute), requests, limited })
 
@@ -113,6 +117,12 @@ t.test('a minute is incomplete if fewer requests are stored than were reported',
     [],
     'the last minute may be stored yet',
   )
+  for (const now of [minute + 1, minute])
+    t.strictSame(
+      (await read(key.id, 'minute', [minute, minute + 1], { now, isLocal: true })).incomplete,
+      [at(minute)],
+      'of a minute that is not stored, the counts of one instance are not all',
+    )
 })
 
 t.test('what was stored of the last minute is not judged by a later limit', async (t) => {
@@ -122,7 +132,7 @@ t.test('what was stored of the last minute is not judged by a later limit', asyn
   const withLive = async (requests: number, limited: number) => {
     const range = { step: 'minute', sinceS: at(minute), untilS: at(minute + 1) } as const
     const live = [{ start: at(minute), requests, limited }]
-    return (await usage.read(key.id, range, { nowS: at(minute + 1), live })).data
+    return (await usage.read(key.id, range, { nowS: at(minute + 1), live, isLocal: false })).data
   }
   t.strictSame(await withLive(1200, 1100), [point(minute, 1200, 200)])
   t.strictSame(await withLive(1200, 0), [point(minute, 1200, 200)])

@@ -51,7 +51,11 @@ const storedIn = async (minute: number, ids: string[]) =>
   )
 const incompleteIn = async (minute: number) => {
   const range = { step: 'minute', sinceS: minute * 60, untilS: minute * 60 + 60 } as const
-  const { incomplete } = await usage.read('apk_1', range, { nowS: minute * 60 + 120, live: [] })
+  const { incomplete } = await usage.read('apk_1', range, {
+    nowS: minute * 60 + 120,
+    live: [],
+    isLocal: false,
+  })
   return incomplete.length > 0
 }
 

@@ -38,6 +38,22 @@ t.test('this minute and the last are counted live, if there were requests', asyn
   }
 })
 
+t.test('the store learns whether the live counts are those of this instance alone', async (t) => {
+  const given: boolean[] = []
+  const read: UsageHistoryOptions['usage']['read'] = async (_id, _range, { isLocal }) => {
+    given.push(isLocal)
+    return { data: [], incomplete: [] }
+  }
+  for (const mode of ['shared', 'local', 'memory'] as const) {
+    const counter = { now: async () => minute * 60_000, countsOf: async () => ({ counts: [0, 0], mode }) }
+    await createUsageHistory({ usage: { read }, counter }).read(
+      { id: 'apk_1', rateLimitRpm: 5, createdAt: 0 },
+      {},
+    )
+  }
+  t.strictSame(given, [false, true, false])
+})
+
 t.test('steps that were over before the key was created are not incomplete', async (t) => {
   const starts = [-2, -1, 0].map((ago) => (minute + ago) * 60)
   const history = createUsageHistory({
