@@ -12,6 +12,8 @@ import { revoke } from './options.ts'
 
 interface ScannedFile extends ScanResult {
   file: string
+  /** Why it was not read to its end. */
+  error: string | null
 }
 
 /** Smaller chunks cost more calls, larger ones do not fit into the processor's cache. */
@@ -24,18 +26,18 @@ export const scan = command<{ revoke?: true }>('scan <file...>', {
   async run({ config, options, args }) {
     const by = options.revoke ? actor() : null
     const faults = new Set<string>()
-    const unread = new Set<string>()
     const scanned = await withStores(config, async (stores) => {
       const files: ScannedFile[] = []
       for (const file of args) {
         const leaks = collectLeaks(stores, by)
         // What has been revoked so far must be reported, whatever happens next.
-        await scanFile(stores, file, leaks).catch((error: Error) => {
-          unread.add(file)
-          faults.add(error.message)
-        })
-        for (const { message } of leaks.faults) faults.add(message)
-        files.push({ file, ...leaks.result() })
+        const error = await scanFile(stores, file, leaks).then(
+          () => null,
+          ({ message }: Error) => message,
+        )
+        for (const fault of [error, ...leaks.faults.map(({ message }) => message)])
+          if (fault !== null) faults.add(fault)
+        files.push({ file, error, ...leaks.result() })
       }
       return files
     })
@@ -44,7 +46,7 @@ export const scan = command<{ revoke?: true }>('scan <file...>', {
       faults.add(
         `active keys found: ${active}; ${by === null ? 'revoke them with --revoke' : 'run the command again'}`,
       )
-    return { json: scanned, lines: linesOf(scanned, unread), fault: [...faults].join('\n') || undefined }
+    return { json: scanned, lines: linesOf(scanned), fault: [...faults].join('\n') || undefined }
   },
 })
 
@@ -52,18 +54,20 @@ const isActive = ({ state }: ScanResult['keys'][0]) => state === 'active'
 
 async function scanFile(stores: Stores, file: string, leaks: Leaks) {
   const scanChunk = tokenScanner(stores.tokenFormat)
+  // In either byte order.
+  const startInUtf16 = Buffer.from(`${stores.tokenFormat.prefix}_`, 'utf16le').subarray(0, -1)
   const chunks = file === '-' ? process.stdin : chunksOf(file)
   let isFirst = true
   for await (const chunk of chunks) {
-    if (isFirst && isUtf16(chunk))
+    if ((isFirst && hasUtf16Mark(chunk)) || chunk.includes(startInUtf16))
       throw new Error(`${file}: cannot be read as text: it is UTF-16; convert it to UTF-8 first`)
     isFirst = false
     await leaks.add(scanChunk(chunk))
   }
 }
 
-/** By its byte order mark, which Windows writes. */
-const isUtf16 = (chunk: Buffer) => ['fffe', 'feff'].includes(chunk.toString('hex', 0, 2))
+/** The byte order mark, which Windows writes. */
+const hasUtf16Mark = (chunk: Buffer) => ['fffe', 'feff'].includes(chunk.toString('hex', 0, 2))
 
 /** Reuses one buffer: collecting a new one for each chunk would take as long as the scan. */
 async function* chunksOf(file: string): AsyncGenerator<Buffer> {
@@ -83,13 +87,13 @@ async function* chunksOf(file: string): AsyncGenerator<Buffer> {
   }
 }
 
-function linesOf(scanned: ScannedFile[], unread: Set<string>): string[] {
+function linesOf(scanned: ScannedFile[]): string[] {
   const rows = scanned.flatMap(({ file, keys }) =>
     keys.map((key) => [file, key.id, key.key_prefix, key.revoked ? 'revoked now' : key.state, key.user_id]),
   )
   const unknown = scanned.reduce((sum, file) => sum + file.unknown, 0)
-  const read = scanned.map(({ file }) => file).filter((file) => !unread.has(file))
-  const none = unread.size === 0 ? '' : ` in ${read.join(', ')}`
+  const read = scanned.filter(({ error }) => error === null).map(({ file }) => file)
+  const none = read.length === scanned.length ? '' : ` in ${read.join(', ')}`
   return [
     ...(rows.length > 0
       ? table(['file', 'id', 'prefix', 'state', 'owner'], rows)

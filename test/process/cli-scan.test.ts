@@ -70,15 +70,19 @@ t.test('a file that cannot be read is a fault, and the others are scanned', asyn
   const words = ['--revoke', join(folder, 'absent'), file, '--json']
   const { code, stdout, stderr } = await run('keys', 'scan', ...words)
   t.match({ code, stderr }, { code: 1, stderr: /^latchkey: \S+absent: ENOENT.*\n$/ })
-  t.match(JSON.parse(stdout), [{ keys: [] }, { keys: [{ state: 'revoked', revoked: true }] }])
+  t.match(JSON.parse(stdout), [
+    { error: /ENOENT/, keys: [] },
+    { error: null, keys: [{ state: 'revoked', revoked: true }] },
+  ])
 })
 
 t.test('UTF-16 is not read as text', async (t) => {
   const folder = await aFolder(t)
   const { plain_key } = await keyOf()
-  const little = Buffer.from(`\ufeff${plain_key}`, 'utf16le')
-  const big = Buffer.from(little).swap16()
-  for (const content of [little, big]) {
+  const withMark = Buffer.from(`\ufeff${plain_key}`, 'utf16le')
+  const withoutMark = Buffer.from(`a log line\n${plain_key}`, 'utf16le')
+  const swapped = [withMark, withoutMark].map((little) => Buffer.from(little).swap16())
+  for (const content of [withMark, withoutMark, ...swapped]) {
     const file = join(folder, 'leaky.txt')
     await writeFile(file, content)
     const { code, stdout, stderr } = await runLatchkey(t, env, 'keys', 'scan', file)
