@@ -1,6 +1,6 @@
 /** What a command is, and what commands share. */
 import { userInfo } from 'node:os'
-import { Command, type Option } from 'commander'
+import { Command, Help, type Option } from 'commander'
 import { type Config, readConfig } from '../config.ts'
 import { newId } from '../rules/id.ts'
 import type { KeyHasher } from '../rules/key-hasher.ts'
@@ -14,6 +14,8 @@ export interface Result {
   lines: string[]
   /** If set, the command prints its result, then exits with code 1 and this line. */
   fault?: string | undefined
+  /** Shows a new key. If nobody reads it, that is a fault. */
+  hasSecret?: boolean
 }
 
 export interface Call<O> {
@@ -81,7 +83,14 @@ export function pathOf(made: Command): string {
 const strict = (made: Command): Command =>
   made
     .helpOption('-h, --help', 'show this help')
-    .configureHelp({ visibleCommands: (cmd) => cmd.commands.flatMap(leavesOf), subcommandTerm: pathOf })
+    .configureHelp({
+      subcommandTerm: pathOf,
+      // Not in general: the suggestion for a misspelt command is one of its neighbours.
+      formatHelp(cmd, helper) {
+        helper.visibleCommands = ({ commands }) => commands.flatMap(leavesOf)
+        return Help.prototype.formatHelp.call(helper, cmd, helper)
+      },
+    })
     // `latchkey users` shows the help of the group, which commander takes for an error.
     .configureOutput({ writeErr: (text) => process.stdout.write(text), outputError: () => {} })
     .exitOverride((error) => {
@@ -94,9 +103,20 @@ const strict = (made: Command): Command =>
       throw new Error(`${message}; see ${help}`)
     })
 
-export function print({ json, lines }: Result, options: { json?: boolean }): void {
+export function print({ json, lines, hasSecret }: Result, options: { json?: boolean }): void {
   const text = options.json ? printableJson(json) : lines.map(printable).join('\n')
-  process.stdout.write(`${text}\n`)
+  process.stdout.write(`${text}\n`, (error) => {
+    if (hasSecret && error && isReaderGone(error)) reportUnwritten(error)
+  })
+}
+
+export const isReaderGone = ({ code }: NodeJS.ErrnoException) => code === 'EPIPE'
+
+export function reportUnwritten({ message }: Error): void {
+  process.exitCode = 1
+  process.stderr.write(
+    `latchkey: the output could not be written (${message}); what the command did is done. If it made a new key, nobody has seen it: rotate or revoke that key\n`,
+  )
 }
 
 /** Opens the stores for the work. A service may be running on them. */

@@ -4,19 +4,17 @@
  */
 import { CommanderError } from 'commander'
 import { redactAnyToken } from '../rules/token.ts'
+import { isReaderGone, reportUnwritten } from './command.ts'
 import { printable } from './printable.ts'
 import { program } from './program.ts'
 
 let isCut = false
 /** Reports it once and does not exit: a service keeps serving even if nobody can read its output. */
-process.stdout.on('error', ({ code, message }: NodeJS.ErrnoException) => {
+process.stdout.on('error', (error) => {
   // The reader may have seen enough, as in `latchkey audit list | head`.
-  if (code === 'EPIPE' || isCut) return
+  if (isReaderGone(error) || isCut) return
   isCut = true
-  process.exitCode = 1
-  process.stderr.write(
-    `latchkey: the output could not be written (${message}); what the command did is done. If it made a new key, nobody has seen it: rotate or revoke that key\n`,
-  )
+  reportUnwritten(error)
 })
 
 /** stderr may be on the same full disk, or have lost the same reader. */

@@ -31,6 +31,7 @@ t.test('a command that is written wrongly, or names an absent id, is refused in 
   const create = ['keys', 'create', ...user, '--name', 'x']
   const cases: Case[] = [
     [['frobnicate'], /frobnicate/],
+    [['user', 'list'], /'user' \(Did you mean users\?\); see latchkey --help/],
     [['users', 'lst'], /'lst' \(Did you mean list\?\); see latchkey users --help/],
     [
       ['users', 'list', '--external'],
@@ -112,6 +113,25 @@ t.test('a command whose database cannot be reached says so, without the password
   const env = { ...externalEnv(await useServices(t)), DATABASE_URL: 'postgres://ada:hunter2@127.0.0.1:1/x' }
   const words = ['users', 'list']
   failed(t, await runLatchkey(t, env, ...words), words, /^(?!.*hunter2).*Postgres/)
+})
+
+t.test('a reader that has gone may have seen enough, but not of a new key', async (t) => {
+  const env = externalEnv(await useServices(t))
+  const { id } = JSON.parse((await runLatchkey(t, env, 'users', 'create', '--name', 'x', '--json')).stdout)
+  const unread = async (...words: string[]) => {
+    const child = spawn(process.execPath, [await builtCli(), ...words], {
+      env: { PATH: process.env.PATH, ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    child.stdout.destroy()
+    const [[code], stderr] = await Promise.all([once(child, 'close'), text(child.stderr)])
+    return { code, stderr }
+  }
+  t.strictSame(await unread('users', 'list'), { code: 0, stderr: '' })
+  const lost = /^latchkey: .*could not be written \(write EPIPE\).*rotate or revoke that key\n$/
+  t.match(await unread('keys', 'create', '--user', id, '--name', 'x'), { code: 1, stderr: lost })
+  const [key] = JSON.parse((await runLatchkey(t, env, 'keys', 'list', '--user', id, '--json')).stdout)
+  t.match(await unread('keys', 'rotate', key.id, '--expires-in', '600', '--json'), { code: 1, stderr: lost })
 })
 
 t.test(
