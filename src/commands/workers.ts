@@ -29,13 +29,19 @@ export const announceStop = () => {
   if (cluster.isWorker) process.send!(stopping)
 }
 
+const portMax = 65535
+
 /** How many workers to run. Throws if several could not share what they count and store. */
-export function workerCount({ workers, databaseUrl, redis }: Config): number {
+export function workerCount({ workers, databaseUrl, redis, opsPort }: Config): number {
   const canShare = databaseUrl !== null && redis !== null
   if (workers === 'auto') return canShare ? availableParallelism() : 1
   if (workers > 1 && !canShare)
     throw new Error(
       'WORKERS above 1 needs DATABASE_URL and REDIS_URL: without them each worker would have its own',
+    )
+  if (opsPort + workers - 1 > portMax)
+    throw new Error(
+      `OPS_PORT must be at most ${portMax - workers + 1} with ${workers} workers: each takes the next port`,
     )
   return workers
 }

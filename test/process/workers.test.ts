@@ -86,20 +86,25 @@ if (isShared) {
 
   t.test('so does a port of the ops listeners that is in use, whichever worker needs it', async (t) => {
     const { opsUrls } = await serve(t)
-    const taken = Number(new URL(opsUrls[0]!).port)
+    const taken = Math.min(...opsUrls.map((url) => Number(new URL(url).port)))
     const env = externalEnv(services, { OPS_PORT: String(taken - 1), WORKERS: '2' })
     const { code, stderr } = await runLatchkey(t, env, 'serve')
     t.strictSame([code, stderr], [1, `latchkey: port ${taken} is in use: choose another with OPS_PORT\n`])
   })
 }
 
-t.test('workers need servers to share', async (t) => {
+t.test('workers need servers to share, and a port each', async (t) => {
   const { DATABASE_URL, REDIS_URL, ...rest } = externalEnv({ ...services, redisUrl: 'redis://127.0.0.1:1' })
   const line = 'WORKERS above 1 needs DATABASE_URL and REDIS_URL: without them each worker would have its own'
   for (const one of [{ DATABASE_URL }, { REDIS_URL }] as Env[]) {
     const { code, stderr } = await runLatchkey(t, { ...rest, ...one, WORKERS: '2' }, 'serve')
     t.strictSame([code, stderr], [1, `latchkey: ${line}\n`])
   }
+  const last = { ...rest, DATABASE_URL, REDIS_URL, OPS_PORT: '65535' } as Env
+  t.match(
+    (await runLatchkey(t, last, 'serve', '--workers', '2')).stderr,
+    /^latchkey: OPS_PORT must be at most 65534 with 2 workers/,
+  )
   const { code, stderr } = await runLatchkey(t, rest, 'serve', '--workers', 'many')
   t.strictSame([code, stderr], [1, 'latchkey: --workers must be auto, or a whole number from 1 to 128\n'])
 })
