@@ -100,5 +100,6 @@ function linesOf({ minute, as_of, source, complete, scanned, fault, named, keys 
     ...(named ? [] : ['Postgres is down: no names and limits']),
   ]
   const about = `minute ${moment(minute)}  as of ${moment(as_of)}  ${scanned} keys`
-  return [[about, ...notes].join('; '), '', ...table(head, rows)]
+  // On a line of their own, where a terminal of 80 columns cuts nothing off.
+  return [about, notes.join('; '), ...table(head, rows)]
 }

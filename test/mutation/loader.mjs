@@ -6,6 +6,7 @@ import { isMainThread } from 'node:worker_threads'
 if (isMainThread) register(import.meta.url)
 
 export async function load(url, context, nextLoad) {
-  if (url !== process.env.MUTANT_URL) return nextLoad(url, context)
+  // A test may load it again, with a query.
+  if (url.split('?')[0] !== process.env.MUTANT_URL) return nextLoad(url, context)
   return { format: 'module', source: await readFile(process.env.MUTANT_JS, 'utf8'), shortCircuit: true }
 }

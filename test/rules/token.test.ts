@@ -2,8 +2,9 @@
 import { createHmac } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
+import { newId } from '../../src/rules/id.ts'
 import { keyHasher } from '../../src/rules/key-hasher.ts'
-import { tokenFormat } from '../../src/rules/token.ts'
+import { redactAnyToken, tokenFormat } from '../../src/rules/token.ts'
 
 const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const lk = tokenFormat('lk')
@@ -148,4 +149,24 @@ t.test('a text without a token is not changed', async (t) => {
   for (const text of ['', '/', id, 'lk', 'lk_', '/silk_road', 'lk_[redacted]']) {
     t.equal(lk.redact(text), text)
   }
+})
+
+t.test('before the prefix is known, what has the shape of a token is redacted', async (t) => {
+  const other = tokenFormat('abcdefghijklmnop').mint()
+  t.equal(redactAnyToken(`a ${token}, ${other}.`), 'a [redacted key], [redacted key].')
+  for (const text of [`${token}x`, token.slice(0, -1), 'lk_', newId('apk_')])
+    t.equal(redactAnyToken(text), text)
+})
+
+t.test('a text is too short a beginning if all of it would be shown', async (t) => {
+  for (const length of [3, 4, 9]) t.equal(lk.isPartialPrefix(token.slice(0, length)), true)
+  for (const text of [token.slice(0, 10), token, 'lk', '', 'xx_1']) t.equal(lk.isPartialPrefix(text), false)
+})
+
+t.test('a secret is named by 8 bytes that do not reveal it', async (t) => {
+  const idOf = (secret: string) =>
+    createHmac('sha256', secret).update('latchkey hash secret id').digest('hex').slice(0, 16)
+  const [alone, both] = [keyHasher('one'), keyHasher('two', 'one')]
+  t.strictSame([alone.secretId, alone.previousSecretId], [idOf('one'), null])
+  t.strictSame([both.secretId, both.previousSecretId], [idOf('two'), idOf('one')])
 })

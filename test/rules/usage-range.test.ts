@@ -49,6 +49,10 @@ t.test('what is out of order or too long is refused by name', async (t) => {
   const { suggestion } = usageRange({ since: '0' }, nowS) as { suggestion: string }
   const [, since] = /\((\d+) at the earliest\)/.exec(suggestion)!
   t.type(ranged({ since: since! }, nowS), Array, 'the suggestion works')
+  t.equal(ranged({ since: String(Number(since) - 1) }, nowS), 'since')
+  const days = usageRange({ since: '0', step: 'day' }, nowS)
+  t.match(days, { suggestion: 'Send a later `since`, or an earlier `until` with it.' })
+  t.match(usageRange({ until: '60' }, nowS + 0.9), { suggestion: new RegExp(`it is now ${nowS}\\.$`) })
 })
 
 t.test('a range is always of whole steps and holds what was asked for', async (t) => {

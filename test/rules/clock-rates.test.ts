@@ -1,0 +1,11 @@
+// What docs/architecture.md assumes of clocks: rates within 4 %, and a second until Postgres has read its own.
+import t from 'tap'
+import { elsewhereMs, silenceMs } from '../../src/rules/clock-rates.ts'
+
+t.test('what another machine measures takes up to 4 % longer by our clock', async (t) => {
+  t.strictSame([0, 1000, 60_000].map(elsewhereMs), [0, 1040, 62_400])
+})
+
+t.test('an instance is silent a second after it may use old copies no more', async (t) => {
+  t.strictSame([0, 60_000].map(silenceMs), [1000, 63_400])
+})
