@@ -122,6 +122,9 @@ t.test(
         1,
         { status: 404, code: 'not_found', requestId: 'req_1', suggestion: 'Wait.' },
       ],
+      ...[500, 501, 505].map(
+        (status) => [[envelope(status, 'internal_error'), ok], {}, 1, { status }] as const,
+      ),
       [[{ status: 200, body: '<html>' }, ok], {}, 1, { status: 200, code: 'unexpected_response' }],
       [[{ status: 200, body: '{}' }, ok], {}, 1, { status: 200, code: 'unexpected_response' }],
       [

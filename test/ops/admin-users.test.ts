@@ -31,6 +31,10 @@ t.test('a user is created, read and listed as one object', async (t) => {
     has_more: false,
     next_cursor: null,
   })
+  const other = await admin('POST', 'users', { name: 'Bob', external_id: 'CRM/1 ✓' })
+  t.equal(other.status, 201, 'case matters')
+  const found = await admin('GET', `users?external_id=${encodeURIComponent('CRM/1 ✓')}`)
+  t.strictSame(found.body.data, [other.body])
   t.strictSame((await aUser()).external_id, null)
 })
 

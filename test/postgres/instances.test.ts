@@ -14,6 +14,11 @@ const { fences, report, remove } = createInstanceStore(
 const instance = { id: 'ins_1', version: '1', uptimeS: 1, counting: 'shared', postgres: 'ok', traffic: {} }
 const reported = (fence: number) => report(instance as never, fence)
 
+t.test('before the first change, the fence is one that no change waits for', async (t) => {
+  t.equal(await reported(0), 0)
+  t.ok((await fences.raise()) > 0)
+})
+
 t.test('a fence is passed once every instance has reported it, or has stopped', async (t) => {
   const fence = await fences.raise()
   t.equal(await reported(fence - 1), fence, 'a report learns the latest')

@@ -64,6 +64,18 @@ t.test('what is no key of ours is left out, and a count beyond any count is cut'
   t.strictSame((await read("' or true --", 'minute', [midnight, midnight + 1])).data, [])
 })
 
+t.test('a minute that is done stays so, whoever stops later', async (t) => {
+  const key = await makeKey(user.id)
+  const minute = midnight + 40
+  await usage.claim(minute)
+  await usage.store(minute, [{ keyId: key.id, count: 3 }])
+  await usage.report(minute, 3)
+  t.equal(await usage.finish(minute, { whole: true, done: true }), true)
+  await usage.finish(minute, { whole: false, done: false })
+  t.equal(await usage.claim(minute), 'done')
+  t.strictSame((await read(key.id, 'minute', [minute, minute + 1], { now: minute + 2 })).incomplete, [])
+})
+
 t.test('one claims a minute; another one if the first has stored nothing of it for a while', async (t) => {
   const minute = midnight + 10
   t.equal(await usage.claim(minute), 'claimed')

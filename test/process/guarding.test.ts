@@ -2,6 +2,8 @@
 import { readFileSync } from 'node:fs'
 import postgres from 'postgres'
 import t from 'tap'
+import { Redis } from '../../src/redis/ioredis.ts'
+import { versionKey } from '../../src/redis/scripts.ts'
 import { poolBounds } from '../../src/wiring/pools.ts'
 import { makeCaller, startInstance } from '../instance.ts'
 import { startPrivateRedis, startTcpProxy, useServices } from '../services/index.ts'
@@ -22,6 +24,13 @@ t.test(
     const instance = await startInstance(t, { ...services, redisUrl: network.url }, env)
     const { id, token } = await makeCaller(instance)
     const verify = async () => (await instance.ask('GET', '/v1/verify', { token })).status
+    t.equal(await verify(), 200)
+    const reader = new Redis(redis.url)
+    t.teardown(() => reader.disconnect())
+    // A lease alone would not let the instance trust its copy.
+    await until('its version is confirmed', async () =>
+      /^\d+$/.test((await reader.get(versionKey(id))) ?? ''),
+    )
     t.equal(await verify(), 200)
     const { counter } = instance.service.stores
     network.refuse()

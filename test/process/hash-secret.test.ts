@@ -44,8 +44,9 @@ t.test('under a wrong secret the service does not start and the command line min
   expectRefused(await serve({ HASH_SECRET: wrong, LOG_LEVEL: 'silent' }))
   expectRefused(await serve({ HASH_SECRET: wrong, HASH_SECRET_PREVIOUS: wrongToo, LOG_LEVEL: 'silent' }))
   expectRefused(await run({ HASH_SECRET: wrong }, ...create))
-  const [made] = await sql`select count(*)::int as keys from api_keys`
-  t.equal(made!.keys, 1)
+  expectRefused(await run({ HASH_SECRET: wrong }, 'keys', 'rotate', caller.id))
+  const [made] = await sql`select count(*)::int as keys, count(revoked_at)::int as revoked from api_keys`
+  t.strictSame({ ...made }, { keys: 1, revoked: 0 })
   const { code } = await run({ HASH_SECRET: wrong }, 'keys', 'list', '--user', caller.userId)
   t.equal(code, 0, 'a command that makes no key does not need the secret')
 })

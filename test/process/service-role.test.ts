@@ -145,7 +145,15 @@ t.test(
   async (t) => {
     const sql = connect(t, server.url.replace(/\/postgres$/, '/latchkey'))
     await sql`create role stranger login`
-    await t.rejects(connect(t, urlOf('stranger'))`select ensure_audit_partitions(7)`, { code: '42501' })
+    const functions = ['audit', 'usage'].flatMap((of) => [`ensure_${of}_partitions`, `drop_${of}_partitions`])
+    for (const name of functions)
+      await t.rejects(connect(t, urlOf('stranger')).unsafe(`select ${name}(7)`), { code: '42501' }, name)
+    const settings = await sql`
+      select proname as name, proconfig as config from pg_proc where proname = any (string_to_array(${functions.join()}, ','))`
+    t.same(
+      new Map(settings.map(({ name, config }) => [name, config])),
+      new Map(functions.map((name) => [name, ['search_path=public, pg_temp']])),
+    )
 
     const own = await connect(t, service).reserve()
     const [{ name }] = (await partitions(sql)) as unknown as [{ name: string }]
