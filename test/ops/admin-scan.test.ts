@@ -41,6 +41,24 @@ t.test('a scan names the keys in a text and changes nothing', async (t) => {
   t.same((await scan('nothing here')).body, { keys: [], unknown: 0 })
 })
 
+t.test('of a server that takes no writes, what it lacks may be a key, so nothing is said', async (t) => {
+  const [one, two] = [await makeCaller(instance), await makeCaller(instance)]
+  const text = `${one.token} ${two.token}`
+  const { keys } = instance.service.stores
+  const find = keys.findByHash
+  t.teardown(() => {
+    keys.findByHash = find
+  })
+  for (const role of ['standby', 'read_only'] as const) {
+    keys.findByHash = async (hashes) => ({ found: (await find(hashes)).found.slice(1), role })
+    expectError(t, await scan(text, { revoke: true }), 'service_unavailable')
+    keys.findByHash = async (hashes) => ({ ...(await find(hashes)), role })
+    t.equal((await scan(text)).body.keys.length, 2, role)
+  }
+  keys.findByHash = find
+  for (const { token } of [one, two]) t.equal(await verify(instance, token), 200)
+})
+
 t.test('with `revoke`, every instance refuses what was found when the answer comes', async (t) => {
   const leaked = await Promise.all(Array.from({ length: 20 }, () => makeCaller(instance)))
   for (const { token } of leaked) t.equal(await verify(other, token), 200)

@@ -274,3 +274,16 @@ t.test('an unknown hash reads and sends a row as a known one does', async (t) =>
   t.equal(answers[0]!.length, 1)
   t.strictSame(answers[1], answers[0])
 })
+
+t.test('keys are ranked by use and by share of their limit, those without a limit last', async (t) => {
+  const user = await makeUser()
+  const [busy, full] = [await makeKey(user.id), await makeKey(user.id)]
+  await sql`update api_keys set rate_limit_rpm = 3 where id = ${full.id}`
+  const counts = [
+    { keyId: newId('apk_'), count: 50 },
+    { keyId: full.id, count: 3 },
+    { keyId: busy.id, count: 100 },
+  ]
+  const ranked = await keys.rank(counts, { limit: 1, lane: 'cli:test' })
+  t.same(new Set(ranked.map(({ id }) => id)), new Set([busy.id, full.id]))
+})

@@ -115,7 +115,18 @@ t.test('what waits for a connection that others hold is Unavailable in time', as
   const errors = await outcomes(times(12, () => pool.run((sql) => sql`select pg_sleep(0.3)`)))
   t.ok(errors.every((error) => error === null || isUnavailable(error)))
   t.ok(errors.at(-1) !== null, 'the last has not waited for all of those before it')
+  let begun = 0
+  const held = times(max, () => pool.run((sql) => sql`select pg_sleep(0.3)`))
+  const late = times(8, () =>
+    pool.run(async (sql) => {
+      begun++
+      await sql`select pg_sleep(0.3)`
+    }),
+  )
+  await outcomes([...held, ...late])
+  const begunInTime = begun
   await untilAnswered(pool)
+  t.equal(begun, begunInTime, 'nothing is done for a caller who has given up')
 })
 
 t.test('a statement that outlives its request still counts as its lane’s own', async (t) => {
