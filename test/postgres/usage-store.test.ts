@@ -64,7 +64,7 @@ t.test('what is no key of ours is left out, and a count beyond any count is cut'
   t.strictSame((await read("' or true --", 'minute', [midnight, midnight + 1])).data, [])
 })
 
-t.test('a minute that is done stays so, whoever stops later', async (t) => {
+t.test('finishing a minute again does not reopen it', async (t) => {
   const key = await makeKey(user.id)
   const minute = midnight + 40
   await usage.claim(minute)
