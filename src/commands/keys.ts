@@ -1,7 +1,8 @@
 /** latchkey keys …: for the operator, for any user and without a key. */
-import { type KeyState, listLimitMax } from '../../schemas/bounds.ts'
+import type { KeyState } from '../../schemas/bounds.ts'
 import { tokenFormat } from '../rules/token.ts'
-import { adminKeyBody, type ExpiresInPast, type KeyPage, type KeyStore, type StoredKey } from '../stores.ts'
+import { adminKeyBody, type ExpiresInPast, type StoredKey } from '../stores.ts'
+import { allPages } from './all-pages.ts'
 import { actor, command, group, moment, operator, table, withReaders, withStores } from './command.ts'
 import {
   checkLabel,
@@ -90,25 +91,11 @@ const list = command<{ user?: string; prefix?: string; status?: KeyState }>('lis
       throw new Error(`--prefix needs all ${format.displayPrefixLength} characters of a prefix, as shown`)
     const found = await withReaders(config, async ({ keys, users }) => {
       if (userId !== null && (await users.get(userId)) === null) throw new Error(`there is no user ${userId}`)
-      return allOf(keys, userId, { status, displayPrefix: prefix })
+      return allPages((page) => keys.list(userId, { ...page, status, displayPrefix: prefix }, operator()))
     })
     return { json: found.map(adminKeyBody), lines: table(head, found.map(row)) }
   },
 })
-
-async function allOf(
-  keys: Pick<KeyStore, 'list'>,
-  userId: string | null,
-  filter: Omit<KeyPage, 'limit'>,
-): Promise<StoredKey[]> {
-  const all: StoredKey[] = []
-  for (;;) {
-    const page = { ...filter, limit: listLimitMax, startingAfter: all.at(-1)?.id }
-    const found = await keys.list(userId, page, operator())
-    all.push(...(found ?? []))
-    if (found === null || found.length < listLimitMax) return all
-  }
-}
 
 const get = command('get <apk_…>', {
   summary: 'show a key',

@@ -1,8 +1,8 @@
 /** latchkey users …: for the operator. */
-import { listLimitMax } from '../../schemas/bounds.ts'
 import { newId } from '../rules/id.ts'
 import { tokenFormat } from '../rules/token.ts'
-import type { User, UserStore } from '../stores.ts'
+import type { User } from '../stores.ts'
+import { allPages } from './all-pages.ts'
 import { actor, command, group, moment, operator, table, withReaders, withStores } from './command.ts'
 import { checkLabel, externalId, name, noExternalId } from './options.ts'
 
@@ -24,16 +24,6 @@ const describe = (user: User) => ({
     `${user.id}  ${user.name}${user.deleted_at === null ? '' : `  deleted ${moment(user.deleted_at)}`}`,
   ],
 })
-
-/** All of them, oldest first. */
-async function allOf(users: Pick<UserStore, 'list'>): Promise<User[]> {
-  const all: User[] = []
-  for (;;) {
-    const page = await users.list({ limit: listLimitMax, startingAfter: all.at(-1)?.id })
-    all.push(...(page ?? []))
-    if (page === null || page.length < listLimitMax) return all.reverse()
-  }
-}
 
 const create = command<{ name: string; externalId?: string }>('create', {
   summary: 'create a user',
@@ -58,7 +48,8 @@ const list = command<{ externalId?: string }>('list', {
   options: [externalId],
   async run({ config, options: { externalId } }) {
     const found = await withReaders(config, async ({ users }) => {
-      if (externalId === undefined) return allOf(users)
+      // Oldest first.
+      if (externalId === undefined) return (await allPages((page) => users.list(page))).reverse()
       // No external id contains a key, and a key must not be in a statement.
       if (tokenFormat(config.tokenPrefix).isIn(externalId)) return []
       return (await users.list({ limit: 1, externalId }))!

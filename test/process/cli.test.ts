@@ -2,6 +2,7 @@
 import t from 'tap'
 import { table } from '../../src/commands/command.ts'
 import { printable, printableJson } from '../../src/commands/printable.ts'
+import { openDatabase } from '../api/database.ts'
 import { sendRaw } from '../api/raw-http.ts'
 import { useServices } from '../services/index.ts'
 import { ask } from './ask.ts'
@@ -42,7 +43,8 @@ t.test('columns are as wide as what is printed', async (t) => {
 })
 
 t.test('on given servers beside a running service', async (t) => {
-  const env = externalEnv(await useServices(t))
+  const services = await useServices(t)
+  const env = externalEnv(services)
   const service = await serveLatchkey(t, env)
   const { run } = await openCommandLine(t, env)
 
@@ -91,4 +93,23 @@ t.test('on given servers beside a running service', async (t) => {
       )
     },
   )
+
+  await t.test('a list has all its pages, in one order', async (t) => {
+    const sql = openDatabase(t, services.databaseUrl)
+    await sql`insert into users (id, name, created_at)
+      select 'usr_' || lpad(n::text, 26, '0'), 'one of many', now() - make_interval(secs => n)
+      from generate_series(1, 250) n`
+    const [owner] = await sql`select id from users order by created_at limit 1`
+    await sql`insert into api_keys (id, user_id, name, key_hash, hash_secret_id, key_prefix, created_at)
+      select 'apk_' || lpad(n::text, 26, '0'), ${owner!.id}, 'one of many', sha256(n::text::bytea), 'x',
+        'lk_1234567', now() - make_interval(secs => n)
+      from generate_series(1, 250) n`
+    const ids = (rows: Iterable<{ id?: string }>) => Array.from(rows, ({ id }) => id)
+    const listed = async (...words: string[]) => ids(JSON.parse((await run(...words, '--json')).stdout))
+    t.strictSame(await listed('users', 'list'), ids(await sql`select id from users order by created_at, id`))
+    t.strictSame(
+      await listed('keys', 'list', '--user', owner!.id),
+      ids(await sql`select id from api_keys where user_id = ${owner!.id} order by created_at desc, id desc`),
+    )
+  })
 })
