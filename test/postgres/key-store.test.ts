@@ -223,6 +223,28 @@ t.teardown(() => watched.end({ timeout: 1 }))
 const watchedPool: Pool = { run: (work) => work(watched), close: () => watched.end() }
 const { keys: watchedKeys } = storesOn(watchedPool)
 
+t.test('whatever a user asks for waits in the lane of that user', async (t) => {
+  const lanes: (string | undefined)[] = []
+  const noting: Pool = {
+    ...watchedPool,
+    run(work, lane) {
+      lanes.push(lane)
+      return watchedPool.run(work)
+    },
+  }
+  const { keys } = storesOn(noting)
+  const { id: userId } = await makeUser()
+  const { key } = newKeyOf(userId)
+  await keys.create(key, actor(key.id))
+  const caller = (await makeKey(userId)).id
+  await keys.get(key.id, userId)
+  await keys.list(userId, { limit: 1 })
+  await keys.change(key.id, userId, { name: 'changed' }, actor(caller))
+  await keys.rotate(key.id, userId, { successor: newKeyOf(userId).key, graceS: 60 }, actor(caller))
+  await keys.revoke(key.id, userId, actor(caller))
+  t.strictSame(lanes, Array(6).fill(userId))
+})
+
 /** The last statement that this work sends. */
 async function statementOf(work: () => Promise<unknown>): Promise<Statement> {
   sent.length = 0

@@ -3,6 +3,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type postgres from 'postgres'
 import t, { type Test } from 'tap'
+import { postgresAt } from '../../src/postgres/connect.ts'
 import { createPool, type Pool, type PoolOptions } from '../../src/postgres/pool.ts'
 import { Unavailable } from '../../src/stores.ts'
 import { until } from '../process/until.ts'
@@ -53,6 +54,16 @@ const faults: Record<string, Fault> = {
     return { url: proxy.url, begin: proxy.blackHole, end: proxy.heal }
   },
 }
+
+t.test('a connection outlives the time it had to open', async (t) => {
+  const openTimeoutS = 1
+  const sql = postgresAt(server.url)({ max: 1, connect_timeout: openTimeoutS })
+  t.teardown(() => sql.end({ timeout: 1 }))
+  const backend = async () => (await sql`select pg_backend_pid() as pid`)[0]!.pid
+  const before = await backend()
+  await pause(openTimeoutS * 1000 + 100)
+  t.equal(await backend(), before)
+})
 
 for (const [what, fault] of Object.entries(faults)) {
   t.test(`a Postgres that ${what} is Unavailable in time, and works again afterwards`, async (t) => {

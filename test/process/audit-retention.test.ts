@@ -1,11 +1,12 @@
-// AUDIT_RETENTION_DAYS as an operator sees it: a start drops older refusals, whole days at a time, and says so.
+// AUDIT_RETENTION_DAYS and USAGE_RETENTION_DAYS as an operator sees them: a start drops older refusals
+// and usage, whole days at a time, and says so.
 import postgres from 'postgres'
 import t from 'tap'
 import { startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
 
 t.test(
-  'a start drops the days past AUDIT_RETENTION_DAYS with their entries, keeps the others, and says so',
+  'a start drops the days past their retention with their entries, keeps the others, and says so',
   async (t) => {
     const services = await useServices(t)
     const first = await startInstance(t, services)
@@ -31,6 +32,9 @@ t.test(
       await dayAgo(6),
       await dayAgo(2),
     ]
+    const [usage] = await sql`
+      select create_day_partitions('key_usage', day, day), 'key_usage_' || to_char(day, 'YYYYMMDD') as name
+      from (select (now() at time zone 'UTC')::date - 6 as day) as day`
     await sql`insert into audit_log (id, request_id, event, key_id, occurred_at)
       values ('aud_change', 'req_change', 'key.revoked', 'apk_1', now() - interval '400 days')`
     const there = async () => {
@@ -55,11 +59,14 @@ t.test(
 
     const limited = await startInstance(t, services, { AUDIT_RETENTION_DAYS: '4' })
     t.strictSame(await found(limited), [0, 0, 0, 1, 1, 1], 'the older refusals are gone, the change is not')
-    t.match(dropped(limited), [{ partitions: [old6] }])
+    t.match(dropped(limited), [{ partitions: [old6] }], 'usage has a retention of its own')
     const kept = await there()
     t.notOk([old400, old92, old6].some((name) => kept.includes(name)))
     t.ok(kept.includes(young))
     t.equal((await limited.ask('GET', '/v1/verify')).status, 401, 'refusals are recorded as before')
+
+    const forgetful = await startInstance(t, services, { USAGE_RETENTION_DAYS: '4' })
+    t.match(dropped(forgetful), [{ partitions: [usage!.name] }])
   },
 )
 

@@ -1,5 +1,6 @@
 // The ops listener: what a probe, a scraper and an operator see. (While Postgres is down: test/api/unavailable.test.ts.)
 import t from 'tap'
+import { sendRaw } from '../api/raw-http.ts'
 import { makeCaller, startInstance, startOps } from '../instance.ts'
 import { useServices } from '../services/index.ts'
 import { ask } from './ask.ts'
@@ -7,7 +8,7 @@ import { parsePrometheus } from './prometheus.ts'
 
 const services = await useServices(t)
 const instance = await startInstance(t, services)
-const { url } = instance
+const { url, port } = instance
 const { url: opsUrl } = await startOps(t, instance)
 
 const metrics = async () => parsePrometheus((await ask(`GET ${opsUrl}/metrics`)).text)
@@ -58,6 +59,8 @@ t.test(
       await ask(`GET ${url}/v1/verify`, { headers: { authorization: 'Basic eDp5' } })
       await ask(`GET ${url}/v1/verify`)
       await ask(`GET ${url}/v1/verify`)
+      t.equal((await sendRaw(port, 'GET', '/v1/verify', ['Host: another.test'])).status, 400)
+      t.equal((await sendRaw(port, 'F@O', '/v1/verify')).status, 400)
 
       const { text, headers } = await ask(`GET ${opsUrl}/metrics`)
       t.match(headers.get('content-type'), /^text\/plain; version=0\.0\.4/)
@@ -67,6 +70,7 @@ t.test(
       t.equal(grew('latchkey_requests_total', { status: '200' }), 3)
       t.equal(grew('latchkey_requests_total', { status: '429' }), 2)
       t.equal(grew('latchkey_requests_total', { status: '401' }), 4)
+      t.equal(grew('latchkey_requests_total', { status: '400' }), 2, 'one of them refused by the parser')
       t.equal(grew('latchkey_rate_limited_total'), 2)
       t.equal(grew('latchkey_refusals_total', { reason: 'unknown_key' }), 1)
       t.equal(grew('latchkey_refusals_total', { reason: 'wrong_scheme' }), 1)

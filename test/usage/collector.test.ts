@@ -1,5 +1,6 @@
 // What is stored of each minute: every request once, whatever the instances, restarts and repeated
 // passes; and where requests are missing, the minute is marked.
+import FakeTimers from '@sinonjs/fake-timers'
 import t from 'tap'
 import { createMemoryCounter } from '../../src/memory/counter.ts'
 import { minuteOf } from '../../src/rules/window.ts'
@@ -376,4 +377,24 @@ t.test('counting in memory continues after a clean stop, and a killed process le
   t.strictSame(await storedIn(minute + 1, [key.id]), { [key.id]: { requests: 1, limited: 0 } })
   t.equal(await incompleteIn(minute + 1), true)
   t.equal(await incompleteIn(minute), false)
+})
+
+t.test('every two seconds it looks for what is due, until it is closed', async (t) => {
+  const clock = FakeTimers.install({ toFake: ['setInterval', 'clearInterval'] })
+  t.teardown(() => clock.uninstall())
+  let looks = 0
+  const { start, close } = collectorAt(() => {
+    looks++
+    return Date.now()
+  }, counterOf(instances[0]!))
+  await start()
+  const atStart = looks
+  clock.tick(1999)
+  t.equal(looks, atStart)
+  clock.tick(1)
+  t.ok(looks > atStart)
+  await close()
+  const atEnd = looks
+  clock.tick(10_000)
+  t.equal(looks, atEnd)
 })
