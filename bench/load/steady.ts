@@ -51,6 +51,13 @@ async function shootSteady(shot: Shot, perS: number): Promise<Hit> {
     socket.on('error', () => {}).on('close', () => failed++)
   }
 
+  // An answer on the last connection shows that all are accepted. Otherwise the first requests would
+  // measure how long it takes to accept hundreds at once.
+  idle.pop()!.socket.write(requests[0]!)
+  const openMs = performance.now()
+  while (idle.length < connections && performance.now() < openMs + lateMsMax) await pause(1)
+  latenciesMs.length = 0
+
   const startMs = performance.now()
   const dueMs = () => startMs + (sent * 1000) / perS
   const endMs = startMs + shot.seconds * 1000 + lateMsMax
