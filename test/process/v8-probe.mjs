@@ -1,10 +1,13 @@
 // Loaded into a service (`--import`). At SIGWINCH it collects all garbage while nothing else happens, as in an idle process,
-// and prints how long a thousand calls take then, at their fastest, in microseconds: { nextTick, setImmediate }.
+// and prints how long a thousand calls take then, at their fastest, in microseconds: { nextTick, setImmediate }. And `young`:
+// whether an array is created in the young generation although nearly all arrays of the same literal have survived.
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
 setFlagsFromString('--expose-gc')
+setFlagsFromString('--allow-natives-syntax')
 const collect = runInNewContext('gc')
+const native = (name) => new Function('it', `return %${name}(it)`)
 const nextTurn = () => new Promise(setImmediate)
 const nothing = () => {}
 
@@ -19,6 +22,16 @@ async function fastest(schedule) {
   return us
 }
 
+function isYoungAfterLongLives() {
+  const create = (n) => [n, n, n]
+  native('PrepareFunctionForOptimization')(create)
+  const kept = []
+  // The large ones fill the young generation before `create` is called so often that V8 optimises it.
+  for (let n = 0; n < 4000; n++) kept.push(create(n), new Array(4000).fill(n))
+  native('OptimizeFunctionOnNextCall')(create)
+  return native('InYoungGeneration')(create(kept.length))
+}
+
 process.on('SIGWINCH', async () => {
   await fastest(process.nextTick)
   // V8 keeps a hidden class without objects for a few collections.
@@ -27,5 +40,5 @@ process.on('SIGWINCH', async () => {
     collect()
   }
   const us = { nextTick: await fastest(process.nextTick), setImmediate: await fastest(setImmediate) }
-  console.log(JSON.stringify({ msg: 'calls', ...us }))
+  console.log(JSON.stringify({ msg: 'v8', ...us, young: isYoungAfterLongLives() }))
 })
