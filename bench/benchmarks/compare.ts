@@ -10,12 +10,12 @@ import { type Asked, assertSameAnswer } from '../same-answer.ts'
 import type { CandidateName } from '../servers/candidate.ts'
 
 const peers = ['fastify-rate-limit', 'flexible', 'obvious', 'caching'] as const
-const names: CandidateName[] = ['latchkey', 'bare', 'bare-fast-ticks', ...peers]
+const names: CandidateName[] = ['latchkey', 'bare', 'bare-tuned', ...peers]
 
 const legend = [
   '`latchkey`: the service as `latchkey serve` starts it, with its defaults.',
   '`bare`: Fastify sending the same headers and bytes without looking at the request. The floor.',
-  '`bare-fast-ticks`: `bare` with `process.nextTick` kept fast in an idle process, as in Latchkey (src/process/fast-ticks.ts).',
+  '`bare-tuned`: `bare` in a process set up like Latchkey’s (src/process/fast-ticks.ts, v8-options.ts).',
   '`fastify-rate-limit`: Fastify with @fastify/rate-limit, counting in Redis. It does not authenticate.',
   '`flexible`: Fastify with rate-limiter-flexible, counting in Redis. It does not authenticate.',
   '`obvious`: one SELECT by the key’s HMAC and one script call for each request.',
@@ -65,7 +65,7 @@ const ratios = (results: Result[]): Ratio[] => [
     ? [cpuRatio(results, 'latchkey', 'latchkey-before')]
     : []),
   cpuRatio(results, 'latchkey', 'bare'),
-  cpuRatio(results, 'latchkey', 'bare-fast-ticks'),
+  cpuRatio(results, 'latchkey', 'bare-tuned'),
   ...peers.map((peer) => cpuRatio(results, peer, 'latchkey')),
 ]
 

@@ -62,7 +62,7 @@ function panel(
 const peers = [
   'latchkey-before',
   'bare',
-  'bare-fast-ticks',
+  'bare-tuned',
   'fastify-rate-limit',
   'flexible',
   'obvious',

@@ -15,7 +15,7 @@ export type CandidateName =
   | 'latchkey-before'
   | 'plugin'
   | 'bare'
-  | 'bare-fast-ticks'
+  | 'bare-tuned'
   | 'fastify-rate-limit'
   | 'flexible'
   | 'obvious'

@@ -11,7 +11,7 @@ import { isLoopback } from '../ops/operator-auth.ts'
 import { keepTicksFast } from '../process/fast-ticks.ts'
 import { createLog, type Log } from '../process/log.ts'
 import { openService, type Service } from '../process/service.ts'
-import { keepRequestsYoung } from '../process/young-requests.ts'
+import { setV8Options } from '../process/v8-options.ts'
 import { newId } from '../rules/id.ts'
 import { version } from '../version.ts'
 import type { Stores } from '../wiring/stores.ts'
@@ -26,7 +26,7 @@ const logFlushMs = 1000
 
 export async function serve(config: Config): Promise<undefined> {
   keepTicksFast()
-  keepRequestsYoung()
+  setV8Options()
   const workers = workerCount(config)
   const say = (line: string) => process.stdout.write(`${printable(line)}\n`)
   const log = await createLog(config.logLevel)

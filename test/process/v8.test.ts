@@ -1,8 +1,11 @@
 // A service stays as fast as it was, whatever V8 has seen: idle times, and hundreds of new connections.
-import { join } from 'node:path'
+import { execFile } from 'node:child_process'
+import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { promisify } from 'node:util'
 import t from 'tap'
 import { useServices } from '../services/index.ts'
+import { builtCli } from './built.ts'
 import { externalEnv, serveLatchkey } from './latchkey.ts'
 import { until } from './until.ts'
 
@@ -19,4 +22,16 @@ t.test('process.nextTick stays fast when all garbage is collected in an idle ser
 
 t.test('what is created where most of it lived long is young nevertheless', async (t) => {
   t.equal(seen.young, true)
+})
+
+t.test('functions that are too large for V8’s defaults are inlined', async (t) => {
+  t.equal(seen.inlined, true)
+})
+
+t.test('V8 does not collect garbage because the service is idle', async (t) => {
+  // It would, after seconds. V8's help shows the value that an option has now.
+  const options = pathToFileURL(join(dirname(await builtCli()), 'process/v8-options.js'))
+  const program = `const { setV8Options } = await import('${options}'); setV8Options(); v8.setFlagsFromString('--help')`
+  const { stdout } = await promisify(execFile)(process.execPath, ['-e', `(async () => { ${program} })()`])
+  t.match(stdout, ' --gc-memory-reducer-start-delay-ms=2147483647\n')
 })
