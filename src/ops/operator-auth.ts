@@ -202,5 +202,9 @@ function isFromForeignPage(request: FastifyRequest): boolean {
   const isLink = isSafe(request) && headers['sec-fetch-mode'] === 'navigate'
   if (site !== undefined && site !== 'same-origin' && site !== 'none' && !isLink) return true
   if (origin === undefined || isSafe(request)) return false
-  return !URL.canParse(origin) || new URL(origin).host !== host?.toLowerCase()
+  if (!URL.canParse(origin)) return true
+  const page = new URL(origin)
+  // A proxy may add the scheme's default port, which Origin leaves out.
+  const here = `${page.protocol}//${host}`
+  return !URL.canParse(here) || new URL(here).host !== page.host
 }

@@ -132,6 +132,8 @@ t.test('a request that changes something is refused from the page of another ori
       'Origin: http://localhost:9464',
     )
     t.equal(inCapitals.status, 200, 'a host name has no case')
+    const withPort = await ask('POST /admin', 'Host: localhost:443', ...others, 'Origin: https://localhost')
+    t.equal(withPort.status, 200, 'a proxy may add the default port')
     for (const method of ['POST', 'PUT', 'PATCH', 'DELETE']) {
       t.equal((await ask(`${method} /admin`, ...own)).status, 200, `${method} without Origin`)
       t.equal((await from(method, 'http://localhost:9464')).status, 200, 'its own')
