@@ -197,7 +197,7 @@ const isSafe = ({ method }: FastifyRequest) => ['GET', 'HEAD', 'OPTIONS'].includ
  * neither.
  */
 function isFromForeignPage(request: FastifyRequest): boolean {
-  const { origin, host, ...headers } = request.headers
+  const { origin, host = '', ...headers } = request.headers
   const site = headers['sec-fetch-site']
   const isLink = isSafe(request) && headers['sec-fetch-mode'] === 'navigate'
   if (site !== undefined && site !== 'same-origin' && site !== 'none' && !isLink) return true

@@ -31,9 +31,10 @@ async function listening(t: Test, options: Partial<OperatorAuthOptions> = {}, ho
   t.teardown(() => app.close())
   const { port } = app.server.address() as AddressInfo
   return (target: string, ...headers: string[]) => {
-    const [method, path] = target.includes(' ') ? target.split(' ') : ['GET', target]
-    const hosts = headers.some((line) => /^host:/i.test(line)) ? [] : [`Host: 127.0.0.1:${port}`]
-    const lines = [`${method} ${path} HTTP/1.1`, ...hosts, 'Connection: close', ...headers, '', '']
+    const [method, path, version = 'HTTP/1.1'] = target.includes(' ') ? target.split(' ') : ['GET', target]
+    const isHostGiven = version === 'HTTP/1.0' || headers.some((line) => /^host:/i.test(line))
+    const hosts = isHostGiven ? [] : [`Host: 127.0.0.1:${port}`]
+    const lines = [`${method} ${path} ${version}`, ...hosts, 'Connection: close', ...headers, '', '']
     return sendBytes(port, lines.join('\r\n'))
   }
 }
@@ -134,6 +135,8 @@ t.test('a request that changes something is refused from the page of another ori
     t.equal(inCapitals.status, 200, 'a host name has no case')
     const withPort = await ask('POST /admin', 'Host: localhost:443', ...others, 'Origin: https://localhost')
     t.equal(withPort.status, 200, 'a proxy may add the default port')
+    const hostless = await ask('POST /admin HTTP/1.0', ...others, 'Origin: http://undefined')
+    expectRefused(t, hostless, 'no Host is nobody’s origin')
     for (const method of ['POST', 'PUT', 'PATCH', 'DELETE']) {
       t.equal((await ask(`${method} /admin`, ...own)).status, 200, `${method} without Origin`)
       t.equal((await from(method, 'http://localhost:9464')).status, 200, 'its own')
