@@ -17,7 +17,13 @@ export interface LastUsed {
 }
 
 const flushEveryMs = 500
-const statementMax = 5000
+/**
+ * A statement takes every nth use, and so few of them that it finds room for the new row versions on
+ * their pages, even of keys that were created and are used one after the other. A version that has to
+ * go to another page costs an entry in every index. The room of the old versions is free again after
+ * their statement.
+ */
+const statementMax = 500
 /**
  * Maximum number of keys to remember while Postgres is down, about 100 bytes each. Beyond it, uses
  * of further keys are dropped.
@@ -53,8 +59,10 @@ export function createLastUsed(options: {
     noted = new Map()
     writing = new Map(all)
     try {
-      for (let i = 0; i < all.length; i += statementMax) {
-        const batch = new Map(all.slice(i, i + statementMax))
+      const statements = Math.ceil(all.length / statementMax)
+      for (let i = 0; i < statements; i++) {
+        const batch = new Map<string, number>()
+        for (let place = i; place < all.length; place += statements) batch.set(...all[place]!)
         onBatch?.(batch.size)
         await keys.touch(batch)
       }

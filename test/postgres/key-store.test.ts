@@ -2,6 +2,7 @@
 import fc from 'fast-check'
 import postgres from 'postgres'
 import t from 'tap'
+import { createLastUsed } from '../../src/guard/last-used.ts'
 import type { Pool } from '../../src/postgres/pool.ts'
 import { newId } from '../../src/rules/id.ts'
 import { actor, newKeyOf, nowS, openStores, storesOn } from './open-stores.ts'
@@ -179,6 +180,29 @@ t.test('instances that write the last uses of the same keys do not block each ot
   await Promise.all(writes)
   for (const { id } of made) t.equal((await keys.get(id, user.id))!.lastUsedAt, atS + 29)
 })
+
+t.test(
+  'of keys that were created together and are used together, most rows stay on their page',
+  async (t) => {
+    const user = await makeUser()
+    const ids = Array.from({ length: 5000 }, () => newId('apk_'))
+    await sql`
+    insert into api_keys (id, user_id, name, key_hash, hash_secret_id, key_prefix)
+    select id, ${user.id}, 'a key', sha256(id::bytea), 'hs', 'lk_prefix' from unnest(${ids}::text[]) id`
+    const pages = async () => {
+      const rows =
+        await sql`select id, (ctid::text::point)[0]::int as page from api_keys where id = any (${ids})`
+      return new Map(rows.map(({ id, page }) => [id as string, page as number]))
+    }
+    const before = await pages()
+    const lastUsed = createLastUsed({ keys })
+    for (const id of ids) lastUsed.note(id, nowS())
+    await lastUsed.close()
+    const after = await pages()
+    const stayed = ids.filter((id) => after.get(id) === before.get(id)).length
+    t.ok(stayed > 0.9 * ids.length, `${stayed} of ${ids.length}`)
+  },
+)
 
 t.test('a key is stored under another hash only if it still has the one it was found by', async (t) => {
   const user = await makeUser()
