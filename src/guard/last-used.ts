@@ -16,7 +16,8 @@ export interface LastUsed {
   close(): Promise<void>
 }
 
-const flushEveryMs = 500
+/** Often: a write of many keys takes a core of the database server, which others need too. */
+const flushEveryMs = 100
 /**
  * A statement takes every nth use, and so few of them that it finds room for the new row versions on
  * their pages, even of keys that were created and are used one after the other. A version that has to

@@ -43,7 +43,7 @@ function open(t: Test, { held = false } = {}) {
 
 t.test('uses are written within a second, the latest of each key, in one statement', async (t) => {
   const { lastUsed, writes, sizes, timer, next } = open(t)
-  t.equal(timer.everyMs, 500)
+  t.equal(timer.everyMs, 100)
   lastUsed.note('apk_1', 100)
   lastUsed.note('apk_2', 200)
   lastUsed.note('apk_1', 102)
