@@ -11,7 +11,7 @@ const requestTimeoutMs = 20_000
 /**
  * How often to look for timed-out connections. Checking often means closing only a few at a time.
  */
-const timeoutCheckMs = 50
+const timeoutCheckMs = 100
 
 export const serverOptions = (newRequestId: () => string) =>
   ({

@@ -46,7 +46,9 @@ const sizes = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 
 export function createMetrics(): Metrics {
   const registry = new Registry()
-  collectDefaultMetrics({ register: registry })
+  // A timer that measures the lag of the event loop, which includes these 20 ms. The default of 10
+  // wakes an idle process twice as often.
+  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: 20 })
   buildInfo(registry)
   const counter = counters(registry)
   const histogram = histograms(registry)
