@@ -56,7 +56,7 @@ export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): Key
           select encode(k.key_hash, 'hex') as hash, k.id, k.user_id, k.rate_limit_rpm, k.version,
             ${seconds(sql, 'k.expires_at')} as expires_at, ${seconds(sql, 'k.revoked_at')} as revoked_at,
             (select u.deleted_at is not null from users u where u.id = k.user_id) as owner_deleted,
-            extract(epoch from now())::float8 as now_s, ${role(sql)} as role
+            (select extract(epoch from now())::float8) as now_s, ${role(sql)} as role
           from unnest(${byteas(hashes)}::text::bytea[]) as asked (hash)
           left join lateral (
             select * from api_keys where key_hash >= asked.hash order by key_hash limit 1

@@ -2,7 +2,7 @@
  * What the database stores of a token: its HMAC-SHA256 under HASH_SECRET. Without the secret, a
  * copy of the table cannot even be tested against guesses.
  */
-import { createHmac } from 'node:crypto'
+import { createHmac, createSecretKey, type KeyObject } from 'node:crypto'
 
 /** Hashes of one token, in hex. */
 export interface TokenHashes {
@@ -26,16 +26,20 @@ export interface KeyHasher {
 }
 
 export function keyHasher(secret: string, previous: string | null = null): KeyHasher {
-  const previousHashOf = (token: string) => (previous === null ? null : hmac(token, previous).toString('hex'))
+  const key = createSecretKey(secret, 'utf8')
+  const previousKey = previous === null ? null : createSecretKey(previous, 'utf8')
   return {
-    secretId: idOf(secret),
-    previousSecretId: previous === null ? null : idOf(previous),
-    hash: (token) => hmac(token, secret),
-    hashesOf: (token) => ({ hash: hmac(token, secret).toString('hex'), previousHash: previousHashOf(token) }),
+    secretId: idOf(key),
+    previousSecretId: previousKey && idOf(previousKey),
+    hash: (token) => hmac(token, key).digest(),
+    hashesOf: (token) => ({
+      hash: hmac(token, key).digest('hex'),
+      previousHash: previousKey && hmac(token, previousKey).digest('hex'),
+    }),
   }
 }
 
-const hmac = (text: string, secret: string) => createHmac('sha256', secret).update(text).digest()
+const hmac = (text: string, key: KeyObject) => createHmac('sha256', key).update(text)
 
 /** The first 8 bytes of the HMAC of a constant. */
-const idOf = (secret: string) => hmac('latchkey hash secret id', secret).toString('hex').slice(0, 16)
+const idOf = (key: KeyObject) => hmac('latchkey hash secret id', key).digest('hex').slice(0, 16)
