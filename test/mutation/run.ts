@@ -41,20 +41,21 @@ interface Trial {
   /** Takes the place of `file`. */
   program: string
   file: string
-  lane: number
   /** 0: none. */
   timeout: number
 }
 
-function passes(test: string, { program, file, lane, timeout }: Trial): Promise<boolean> {
+let trials = 0
+
+function passes(test: string, { program, file, timeout }: Trial): Promise<boolean> {
   const env = {
     ...process.env,
     // Says to test/services that the servers end with this process.
     TAP: '1',
     TAP_BAIL: '1',
     TAP_TIMEOUT: '1200',
-    // Tests at the same time have key spaces of their own.
-    TAP_CHILD_ID: `${lane}`,
+    // A key space of its own: tests would also see what the one before has counted.
+    TOGETHER_ID: `${trials++}`,
     MUTANT_URL: pathToFileURL(join(root, file)).href,
     MUTANT_JS: program,
   }
@@ -76,7 +77,7 @@ async function subjectOf(file: string): Promise<Subject> {
   const tests = new Map<string, number>()
   for (const test of await testsOf(root, file)) {
     const startMs = performance.now()
-    if (!(await passes(test, { program, file, lane: 0, timeout: 0 })))
+    if (!(await passes(test, { program, file, timeout: 0 })))
       throw new Error(`${test} fails without any change`)
     tests.set(test, performance.now() - startMs)
   }
@@ -87,7 +88,7 @@ async function survives({ file, source, tests }: Subject, mutant: Mutant, lane: 
   const text = source.slice(0, mutant.start) + mutant.replacement + source.slice(mutant.end)
   const program = await compiled(text, lane)
   for (const [test, tookMs] of tests)
-    if (!(await passes(test, { program, file, lane, timeout: limitMs(tookMs) }))) return false
+    if (!(await passes(test, { program, file, timeout: limitMs(tookMs) }))) return false
   return true
 }
 
