@@ -31,6 +31,12 @@ t.test('the first half goes at once, the others at a distance, and none beyond t
   t.notOk(pace.allows(20, 2000))
 })
 
+t.test('the distance is a share of the round trip, and is enough when it is reached', async (t) => {
+  const pace = paceAt(2)
+  for (let inFlight = 0; inFlight < 10; inFlight++) t.ok(pace.allows(inFlight, 0))
+  t.ok(pace.allows(10, 0.1))
+})
+
 t.test('with Redis near, both turns go at once', async (t) => {
   const pace = paceAt(0.05)
   t.ok(pace.allows(0, 1000))
