@@ -145,34 +145,57 @@ if (cluster) {
     })
   })
 
-  for (const { moved, clockAheadMs = 0 } of [
+  for (const { moved, clockAheadMs = 0, stored = '3', version = 3 } of [
     { moved: 'counter' },
     { moved: 'version' },
     { moved: 'counter', clockAheadMs: 90_000 },
+    { moved: 'counter', stored: '3?17.5', version: '3?17.5' },
+    { moved: 'counter', stored: 'not a version', version: '0?' },
   ])
-    t.test(`a hit finds the ${moved} where it has moved, clock ahead by ${clockAheadMs} ms`, async (t) => {
-      const { counter, untilShared } = countOn(t, [0, 1])
-      await untilShared()
-      const minuteNow = async () => minuteOf(await counter.now())
-      const [counted] = await inOneMinute(async () => {
-        const keyId = idOn(0)
-        const names = { counter: `rl:{${keyId}}:${await minuteNow()}`, version: `rl:{${keyId}}:v` }
-        await source.mset(names.counter, '7', names.version, '3')
-        return whileMoving(keyId, async () => {
-          const name = names[moved as keyof typeof names]
-          await setMoved(name, String(await source.getdel(name)))
-          const now = Date.now
-          if (clockAheadMs > 0) t.intercept(Date, 'now', { value: () => now() + clockAheadMs })
-          const counted = await hit(counter, keyId)
-          if (moved === 'counter') {
-            const replies = await target.pipeline([['asking'], ['ttl', name]]).exec()
-            t.ok(Number(replies![1]![1]) > 100, 'with a new expiry')
-          }
-          return [counted]
-        })
-      }, minuteNow)
-      t.match(counted, { number: 8, version: 3, turn: { shared: true } })
+    t.test(
+      `a hit finds the ${moved} where it has moved, version "${stored}", clock ahead by ${clockAheadMs} ms`,
+      async (t) => {
+        const { counter, untilShared } = countOn(t, [0, 1])
+        await untilShared()
+        const minuteNow = async () => minuteOf(await counter.now())
+        const [counted] = await inOneMinute(async () => {
+          const keyId = idOn(0)
+          const names = { counter: `rl:{${keyId}}:${await minuteNow()}`, version: `rl:{${keyId}}:v` }
+          await source.mset(names.counter, '7', names.version, stored)
+          return whileMoving(keyId, async () => {
+            const name = names[moved as keyof typeof names]
+            await setMoved(name, String(await source.getdel(name)))
+            const now = Date.now
+            if (clockAheadMs > 0) t.intercept(Date, 'now', { value: () => now() + clockAheadMs })
+            const counted = await hit(counter, keyId)
+            if (moved === 'counter') {
+              const replies = await target.pipeline([['asking'], ['ttl', name]]).exec()
+              t.ok(Number(replies![1]![1]) > 100, 'with a new expiry')
+            }
+            return [counted]
+          })
+        }, minuteNow)
+        t.match(counted, { number: 8, version, turn: { shared: true } })
+      },
+    )
+
+  t.test('nodes that stay in different minutes are asked twice, then the instance counts', async (t) => {
+    const { client, counter, outages, untilShared } = countOn(t, [0, 1])
+    await untilShared()
+    const keyId = idOn(0)
+    const asked: number[] = []
+    t.intercept(client, 'latchkeyCount' as keyof typeof client, {
+      value: async (_name: string, minute: number) => {
+        asked.push(minute)
+        return [60 * (minute + 1), 0]
+      },
     })
+    await source.set(`rl:{${keyId}}:v`, '3')
+    const counted = await whileMoving(keyId, () => hit(counter, keyId))
+    t.match(counted, { number: 1, turn: { shared: false } })
+    t.equal(asked.length, 2)
+    t.match(outages[0]!.reason, 'different minutes')
+  })
 
   t.test('a new counter does not say shared before every master counts', async (t) => {
     await cluster.nodes[2]!.freeze()
