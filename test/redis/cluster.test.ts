@@ -197,6 +197,19 @@ if (cluster) {
     t.match(outages[0]!.reason, 'different minutes')
   })
 
+  t.test('a call that has failed may have run, and is not repeated', async (t) => {
+    const { client, counter, untilShared } = countOn(t, [0, 1])
+    await untilShared()
+    const keyId = idOn(0)
+    t.intercept(client, 'latchkeyHitBuffer' as keyof typeof client, {
+      value: async () => {
+        throw new Error('Connection is closed.')
+      },
+    })
+    t.match(await hit(counter, keyId), { number: 1, turn: { shared: false } })
+    t.strictSame(await source.keys(`rl:{${keyId}}:*`), [])
+  })
+
   t.test('a new counter does not say shared before every master counts', async (t) => {
     await cluster.nodes[2]!.freeze()
     const { counter, outages, untilDown, untilShared } = impatiently(t)
