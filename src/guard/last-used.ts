@@ -56,9 +56,9 @@ export function createLastUsed(options: {
   async function flush() {
     // Uses that arrive during this write wait for the next flush. Otherwise one small statement
     // would follow another.
-    const all = [...noted]
+    writing = noted
     noted = new Map()
-    writing = new Map(all)
+    const all = [...writing]
     try {
       const statements = Math.ceil(all.length / statementMax)
       for (let i = 0; i < statements; i++) {
