@@ -41,10 +41,7 @@ const path = '/v1/verify'
  * of them again would weigh too much in a short window.
  */
 const leadInS = (keys: number) => Math.max(1, Math.ceil(keys / 20_000))
-/**
- * Latchkey writes last_used_at up to a second after the request, and that write belongs to the
- * window that caused it.
- */
+/** Latchkey writes last_used_at within a second: that write belongs to the window that caused it. */
 const writesLaterMs = 1100
 
 export async function measure(rig: Rig, subject: Subject, round: number, seconds: number): Promise<Sample> {

@@ -71,7 +71,7 @@ export const errorTable = {
     suggestion:
       'Send `Authorization: Bearer …` with a token from OPS_TOKEN. If the service has none, send the request from its own machine to http://localhost and the ops port.',
     about:
-      'Only the ops listener sends this. With OPS_TOKEN, everything there except the probes and metrics needs one of its tokens. Without it, the listener must be bound to a loopback address and the Host header must name one. A request that changes something must not carry the Origin of another site. METRICS_TOKEN guards the metrics in the same way. The audit log has the reason, as the event `operator.refused`.',
+      'Only the ops listener sends this. With OPS_TOKEN, everything there needs one of its tokens or a session, except the probes, the metrics, the login page and the reports of GitHub. Without it, the listener must be bound to a loopback address and the Host header must name one. A request that changes something must not carry the Origin of another site. METRICS_TOKEN guards the metrics in the same way. The audit log has the reason, as the event `operator.refused`.',
   },
   not_found: {
     status: 404,

@@ -4,10 +4,7 @@ import type { Database, Rig } from '../rig.ts'
 import { inRounds, type Result } from '../rounds.ts'
 import type { Candidate, CandidateName } from '../servers/candidate.ts'
 
-/**
- * Few, because each window needs its own keys, and in a shorter window Latchkey would hardly have
- * begun to write.
- */
+/** Few, because each window needs its own keys. */
 const roundsMax = 5
 /** Aim to use half of a round's keys. A window that uses a key twice is rejected. */
 const usedShare = 0.5

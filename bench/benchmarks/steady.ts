@@ -23,7 +23,7 @@ const shareOfMost = 0.7
 const shareMax = 0.9
 /** Nine tables take long enough. */
 const roundsMax = 5
-/** As often as the slowest candidate needs to compile its hot code. */
+/** As long as the slowest candidate needs to compile its hot code. */
 const warmUpS = 3
 const connections = 256
 

@@ -1,4 +1,4 @@
--- Checks that this server counts, and that this user may run every command of the other scripts. It
+-- Checks that this server counts, and that this user may run every command that counting needs. It
 -- uses a name that nothing else uses, and leaves nothing behind.
 --
 -- KEYS[1]  rl:{<any id>}:probe

@@ -1,4 +1,4 @@
-/** How the embedded Postgres runs: small, local, and losing nothing. */
+/** How the embedded Postgres runs: small, local, and losing no change. */
 
 /** On the command line, where they hold over whatever the directory's postgresql.conf says. */
 export const settings = (port: number): string[] =>
@@ -12,7 +12,8 @@ export const settings = (port: number): string[] =>
     'superuser_reserved_connections=0',
     'shared_buffers=64MB',
     'max_wal_size=256MB',
-    // What was answered to a client is on disk.
+    // Changes and refusals are on disk before their response. Last uses are not (keys.ts in
+    // src/postgres).
     'fsync=on',
     'full_page_writes=on',
     'synchronous_commit=on',

@@ -1,7 +1,7 @@
 /**
  * Records when keys were last used: in memory first, then in Postgres, in batches, at most a second
  * later. Best effort: a failed write is retried with the uses that have come since, and a killed
- * process loses up to a second of them.
+ * process or a crash of Postgres loses up to a second of them.
  */
 import type { KeyStore } from '../stores.ts'
 
@@ -16,7 +16,7 @@ export interface LastUsed {
   close(): Promise<void>
 }
 
-/** Often: a write of many keys takes a core of the database server, which others need too. */
+/** Often, so that each write is small: a large one keeps a core of the database server busy. */
 const flushEveryMs = 100
 /**
  * A statement takes every nth use, and so few of them that it finds room for the new row versions on

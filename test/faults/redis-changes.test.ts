@@ -50,8 +50,8 @@ const kinds = [
 ] as const
 const cacheS = scaled(1, 5)
 /**
- * What a change takes beyond KEY_CACHE_SECONDS at most: the margin of 0.25 s, its statements in
- * Postgres, a busy machine.
+ * What a change takes beyond KEY_CACHE_SECONDS at most: the margin of 4 % and 0.25 s, its
+ * statements in Postgres, a busy machine.
  */
 const slackMs = 2000
 /** Changes begin from this long before the fault. */

@@ -5,7 +5,7 @@ import { actorOf } from '../../http/routes/actor.ts'
 import { tokenScanner } from '../../rules/token-scanner.ts'
 import { collectLeaks, type LeakedKeysOptions } from './leaked-keys.ts'
 
-/** A character takes at most 6 bytes in JSON. */
+/** A UTF-16 unit takes at most 6 bytes in JSON. A longer text is refused as too large. */
 const bodyMaxBytes = 6 * scanTextMax + 1024
 
 export const scanRoute: FastifyPluginAsyncTypebox<LeakedKeysOptions> = async (app, options) => {
