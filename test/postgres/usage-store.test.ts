@@ -224,6 +224,29 @@ t.test(
   },
 )
 
+for (const [season, first] of [
+  ['spring', '2026-03-28T00:00Z'],
+  ['autumn', '2026-10-24T00:00Z'],
+] as const)
+  t.test(`a day has 24 hours where clocks change, in ${season}`, async (t) => {
+    await sql`truncate key_usage, key_usage_hours, key_usage_days`
+    const { id } = await makeKey(user.id)
+    const firstS = Date.parse(first) / 1000
+    await sql`
+      insert into key_usage_hours (starts_at, key_id, requests, limited)
+      select to_timestamp(${firstS}::float8 + hour * 3600), ${id}, 1, 0 from generate_series(0, 71) as hour`
+    await sql.begin(async (tx) => {
+      await tx`set local timezone = 'Europe/Berlin'`
+      for (let n = 0; n < 4; n++) await tx`select roll_up_usage(to_timestamp(${firstS + 73 * 3600}))`
+    })
+    const days = await sql`
+      select extract(epoch from starts_at)::float8 as start, requests::int from key_usage_days order by 1`
+    t.strictSame(
+      [...days],
+      [0, 1, 2].map((day) => ({ start: firstS + day * 86_400, requests: 24 })),
+    )
+  })
+
 t.test('of instances that roll up at the same time, each has an hour of its own', async (t) => {
   await sql`truncate key_usage, key_usage_hours, key_usage_days`
   const key = await makeKey(user.id)
