@@ -7,7 +7,7 @@
  * and behind a proxy GitHub, the operators and anyone else share one address.
  */
 import { type KeyObject, verify } from 'node:crypto'
-import { Readable } from 'node:stream'
+import { finished, Readable } from 'node:stream'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { ApiError, payloadTooLarge, unavailable } from '../../plugins/api-error.ts'
@@ -84,8 +84,9 @@ function bytesOf(payload: Readable, max: number): Promise<Buffer> {
       chunks.length = 0
       reject(payloadTooLarge(max))
     })
-    payload.on('end', () => resolve(Buffer.concat(chunks)))
-    payload.on('error', (cause) => {
+    // The client may be gone already: then no event of the stream follows.
+    finished(payload, (cause) => {
+      if (!cause) return resolve(Buffer.concat(chunks))
       reject(cause instanceof ApiError ? cause : new ApiError('bad_request', { cause }))
     })
   })

@@ -254,6 +254,17 @@ t.test('bodies that nobody has verified yet take a bounded memory', async (t) =>
   t.match(String((await once(sockets[0]!, 'data'))[0]), /^HTTP\/1\.1 200 OK\r\n/)
 })
 
+t.test('reports whose sender has gone leave no trace', async (t) => {
+  const head = Object.entries(signedBy(current, '[]')).map(([name, value]) => `${name}: ${value}`)
+  const request = `POST ${path} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n${head.join('\r\n')}\r\n\r\n[]`
+  for (let n = 0; n < 40; n++) {
+    const socket = connect(ops.port, '127.0.0.1').on('error', () => {})
+    socket.end(request)
+    await once(socket.resume(), 'close')
+  }
+  t.equal((await report([])).status, 200)
+})
+
 t.test('a changed file counts at once, and a bad one is our fault', async (t) => {
   t.teardown(() => publish(published(former, current)))
   const next = makeSigner()
