@@ -33,5 +33,6 @@ main().catch((error: Error) => {
   process.stderr.write(
     `latchkey: ${printable(redactAnyToken(error.message).replaceAll(/\s*\n\s*/g, '; '))}\n`,
   )
-  process.exit(1)
+  // What a pipe has not taken yet would be lost.
+  process.stdout.write('', () => process.exit(1))
 })

@@ -76,6 +76,19 @@ t.test('a file that cannot be read is a fault, and the others are scanned', asyn
   ])
 })
 
+t.test('a slow reader gets the whole of a long answer, even of a command that fails', async (t) => {
+  const folder = await aFolder(t)
+  const [leaky, clean] = [join(folder, 'leaky'), join(folder, 'clean')]
+  await writeFile(leaky, (await keyOf()).plain_key)
+  await writeFile(clean, 'no key')
+  const files = [leaky, ...Array<string>(5000).fill(clean)]
+  const child = spawn(process.execPath, [await builtCli(), 'keys', 'scan', '--json', ...files], { env })
+  t.match(String((await once(child.stderr, 'data'))[0]), /active keys found: 1/)
+  const [[code], found] = await Promise.all([once(child, 'close'), text(child.stdout)])
+  t.equal(code, 1)
+  t.equal(JSON.parse(found).length, files.length)
+})
+
 t.test('UTF-16 is not read as text', async (t) => {
   const folder = await aFolder(t)
   const { plain_key } = await keyOf()

@@ -21,8 +21,9 @@ function run({ words, env }) {
       ended.stderr += text
       return true
     }
-    process.stdout.write = (text) => {
+    process.stdout.write = (text, written) => {
       ended.stdout += text
+      written?.()
       // A command prints last. If it then still fails, it exits before this.
       setImmediate(() => resolve(ended))
       return true
