@@ -46,6 +46,10 @@ export function createLanes(places: number): Lanes {
     return lane
   }
 
+  function forgetIdle(name: string, lane: Lane) {
+    if (lane.running === 0 && lane.waiting.length === 0) lanes.delete(name)
+  }
+
   /** Gives the free place to the next lane that can use it. */
   function startNext() {
     for (const [name, lane] of lanes) {
@@ -68,8 +72,10 @@ export function createLanes(places: number): Lanes {
         lane.running++
         return
       }
-      if (lane.waiting.length >= laneWaitingMax || waiting >= waitingMax)
+      if (lane.waiting.length >= laneWaitingMax || waiting >= waitingMax) {
+        forgetIdle(name, lane)
         throw new Overloaded('too many requests are waiting for Postgres')
+      }
       waiting++
       return new Promise((resolve) => lane.waiting.push(resolve))
     },
@@ -77,7 +83,7 @@ export function createLanes(places: number): Lanes {
       const lane = laneOf(name)
       running--
       lane.running--
-      if (lane.running === 0 && lane.waiting.length === 0) lanes.delete(name)
+      forgetIdle(name, lane)
       startNext()
     },
   }

@@ -73,11 +73,18 @@ t.test('a lane that is full sheds its own works only', async (t) => {
   t.equal(started.at(-1), 'b')
 })
 
-t.test('at most 10,000 wait in all lanes together', async (t) => {
-  const { enter } = byHand(1)
+t.test('at most 10,000 wait in all lanes together; a lane that is shed has no turn to come', async (t) => {
+  const { enter, leave, started } = byHand(1)
   enter('first', 'a')
   for (let n = 0; n < 10_000; n++) enter('waiting', `lane ${n % 20}`)
   t.throws(() => enter('b', 'b'), { message: /too many/, statusCode: 503 })
+  for (const lane of ['a', 'lane 0']) await leave(lane)
+  enter('b', 'b')
+  for (let n = 1; n < 20; n++) await leave(`lane ${n}`)
+  t.notOk(started.includes('b'), 'all others come first')
+  await leave('lane 0')
+  await leave('lane 1')
+  t.equal(started.at(-1), 'b')
 })
 
 t.test('no bound is exceeded, and no place stays free that a waiting work may have', async (t) => {
