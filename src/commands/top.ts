@@ -12,6 +12,7 @@ import { printable } from './printable.ts'
 const redrawMs = 1000
 /** With very many keys, one table shows what was read by then. */
 const onceMsMax = 10_000
+const againMs = 100
 const ctrlC = '\x03'
 
 interface Options {
@@ -51,6 +52,7 @@ async function once(read: () => Promise<Counters>): Promise<Counters> {
   for (;;) {
     const counters = await read()
     if (counters.complete || counters.fault !== null || performance.now() > untilMs) return counters
+    await sleep(againMs)
   }
 }
 
