@@ -80,6 +80,35 @@ test('it shows real traffic, and the bar of the busiest key is what was sent', a
   t.strictSame(page.problems, [])
 })
 
+test('a new connection brings no second again into the charts', async (t, browser) => {
+  const page = await browser.open(url)
+  const nowS = Math.floor(Date.now() / 1000)
+  const history = [3, 2, 1].map((ago) => ({ at: nowS - ago, requests: ago }))
+  let connections = 0
+  await page.route('**/admin/events', (route) => {
+    connections++
+    const body = `retry: 50\nevent: history\ndata: ${JSON.stringify(history)}\n\n`
+    return route.fulfill({ contentType: 'text/event-stream', body })
+  })
+  // Shows what is drawn.
+  const uPlot = `export default class {
+    static paths = { bars() {} }
+    cursor = {}
+    constructor(_, data) { this.setData(data); (window.drawn ??= []).push(this) }
+    setData(data) { this.data = data }
+    setSize() {}
+  }`
+  await page.route('**/uPlot.esm.js', (route) =>
+    route.fulfill({ contentType: 'text/javascript', body: uPlot }),
+  )
+  await page.reload()
+  await until('it has connected three times', () => connections >= 3)
+  t.strictSame(await page.evaluate('drawn[0].data'), [
+    history.map(({ at }) => at),
+    history.map(({ requests }) => requests),
+  ])
+})
+
 test('a whole key finds its key, and is in no address, storage or log line', async (t, browser) => {
   const page = await browser.open(url)
   const key = await aKey(42, 'nightly export')

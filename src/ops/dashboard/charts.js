@@ -63,7 +63,10 @@ export function createChart(container, { series, unit = '', range, label = short
   }
 
   new ResizeObserver(() => plot?.setSize({ width: canvas.clientWidth, height: heightPx })).observe(canvas)
-  isDark.addEventListener('change', draw)
+  isDark.addEventListener('change', function redraw() {
+    if (canvas.isConnected) draw()
+    else isDark.removeEventListener('change', redraw)
+  })
   return (next) => {
     data = next
     if (plot === null) draw()
@@ -109,7 +112,7 @@ export function createTrafficCharts(containers) {
   const columns = [['requests'], ['refused', 'limited', 'errors'], ['p50_ms', 'p99_ms']]
   let samples = []
 
-  return (added) => {
+  function add(added) {
     for (const sample of added) {
       const last = samples.at(-1)
       if (last && sample.at - last.at > gapS) samples.push({ at: last.at + 1 })
@@ -121,5 +124,14 @@ export function createTrafficCharts(containers) {
     charts.forEach((chart, i) => {
       chart([times, ...columns[i].map((name) => samples.map((sample) => sample[name] ?? null))])
     })
+  }
+
+  return {
+    add,
+    /** Each connection begins with what the instance remembers, and most of it is already here. */
+    begin(past) {
+      if (past.length > 0) samples = samples.filter(({ at }) => at < past[0].at)
+      add(past)
+    },
   }
 }

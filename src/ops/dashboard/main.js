@@ -12,7 +12,7 @@ const connection = byId('connection')
 let here
 
 const { find, findRefusals } = createSearch()
-const showTraffic = createTrafficCharts({
+const traffic = createTrafficCharts({
   requests: byId('requests'),
   refused: byId('refused'),
   latency: byId('latency'),
@@ -26,8 +26,8 @@ const views = {
     byId('logout').hidden = !canLogOut
     showConnection('good', 'Live')
   },
-  history: (samples) => showTraffic(samples),
-  traffic: (sample) => sample && showTraffic([sample]),
+  history: traffic.begin,
+  traffic: (sample) => sample && traffic.add([sample]),
   servers: (servers) => servers && showServers(servers),
   counters: (view) => view && showBusiest('current', view),
   last_minute: (view) => view && showBusiest('last', view),
@@ -63,7 +63,8 @@ function connect() {
 const tabs = new BroadcastChannel('logout')
 tabs.addEventListener('message', () => location.reload())
 byId('logout').addEventListener('click', async () => {
-  await request('POST', '/logout')
+  // Whatever the answer, what is shown must go: the session may be over already.
+  await request('POST', '/logout').catch(() => {})
   tabs.postMessage(null)
   location.reload()
 })
