@@ -32,9 +32,10 @@ export async function request(method, path, json) {
 
 /** A proxy may answer in its own words. */
 function envelopeOf(text) {
+  const notOurs = { message: 'The answer is not from Latchkey. Is there a proxy in between?' }
   try {
-    return JSON.parse(text).error
+    return JSON.parse(text).error ?? notOurs
   } catch {
-    return { message: 'The answer is not from Latchkey. Is there a proxy in between?' }
+    return notOurs
   }
 }

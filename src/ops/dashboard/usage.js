@@ -26,6 +26,7 @@ export function createUsageChart(container, keyId) {
   container.replaceChildren(choice, chartBox, note)
 
   async function show(i) {
+    const isChosen = () => choice.elements[i].checked
     const [step, stepS, , rangeS] = steps[i]
     const nowS = Date.now() / 1000
     const series = [
@@ -34,6 +35,7 @@ export function createUsageChart(container, keyId) {
     ]
     try {
       const usage = await request('GET', `/admin/keys/${keyId}/usage?step=${step}`)
+      if (!isChosen()) return
       const label = step === 'day' ? dayOf : shortTimeOf
       const range = () => [nowS - rangeS, nowS + stepS]
       const draw = createChart(chartBox, { series, label, range, totals: true })
@@ -41,7 +43,7 @@ export function createUsageChart(container, keyId) {
       const lost = usage.incomplete.filter((start) => start + stepS <= nowS).length
       note.textContent = lost > 0 ? `In ${lost} of these steps, not every request was stored.` : ''
     } catch (error) {
-      note.textContent = error.message
+      if (isChosen()) note.textContent = error.message
     }
   }
   show(0)
