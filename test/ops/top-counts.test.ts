@@ -41,6 +41,14 @@ t.test('it remembers no more than twice as many', async (t) => {
   t.ok(top.highest(Infinity).length <= 20)
 })
 
+t.test('counts that can no longer be among the highest need not be added', async (t) => {
+  const top = createTopCounts(10)
+  for (let i = 0; i < 19; i++) top.add([{ keyId: `apk_${i}`, count: i + 1 }])
+  t.equal(top.floor(), 0)
+  top.add([{ keyId: 'apk_19', count: 20 }])
+  t.equal(top.floor(), 11, 'the tenth of twenty')
+})
+
 t.test('those that are new or have doubled can be taken once, some each time', async (t) => {
   const top = createTopCounts(2)
   const add = (counts: Record<string, number>) =>
