@@ -188,14 +188,33 @@ test('a name can neither reorder a question nor break the layout', async (t, bro
   t.notOk((await page.content()).includes('\u202e'))
 })
 
-test('the usage of a key is the total of the chart', async (_t, browser) => {
+test('the usage of a key is the total of the chart, of the step chosen last', async (t, browser) => {
   const { token, id } = await aKey()
   const minute = Math.floor(Date.now() / 60_000) - 10
   await local.service.stores.usage.store(minute, [{ keyId: id, count: 5 }])
   for (let n = 0; n < 3; n++) await verify(token)
   const page = await browser.open(url)
   const found = await find(page, id)
-  await found.locator('.usage .value').first().getByText('8', { exact: true }).waitFor()
+  const total = found.locator('.usage .value').first()
+  await total.getByText('8', { exact: true }).waitFor()
+  // The answer for hours comes after that for days, which was asked later.
+  let answerHours = () => {}
+  await page.route('**/usage?step=hour', async (route) => {
+    await new Promise<void>((resolve) => {
+      answerHours = resolve
+    })
+    await route.fulfill({ json: { data: [], incomplete: [] } })
+  })
+  const hours = page.waitForResponse('**/usage?step=hour')
+  await found.getByText('last 48 hours').click()
+  const days = page.waitForResponse('**/usage?step=day')
+  await found.getByText('last 30 days').click()
+  await days
+  await total.getByText('8', { exact: true }).waitFor()
+  answerHours()
+  await (await hours).finished()
+  await page.evaluate('new Promise((shown) => requestAnimationFrame(() => requestAnimationFrame(shown)))')
+  t.equal(await total.innerText(), '8')
 })
 
 test('all keys of a user are revoked once its id is typed', async (t, browser) => {
