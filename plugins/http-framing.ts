@@ -66,7 +66,11 @@ export default fp<HttpFramingOptions>(
       if (timedOut.length > 0) setImmediate(refuseTimedOut, error)
     }
     // This is no proxy (RFC 9110, 9.3.6). Node would just close the connection.
-    app.server.on('connect', (_request, socket: Socket) => refuse(new Error('CONNECT'), socket))
+    app.server.on('connect', (_request, socket: Socket) => {
+      // Node no longer listens to it, and an error that nobody listens to ends the process.
+      socket.on('error', () => {})
+      refuse(new Error('CONNECT'), socket)
+    })
     // A server may ignore an Expect other than 100-continue (RFC 9110, 10.1.1). Node's own 417
     // would bypass every hook.
     app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response))

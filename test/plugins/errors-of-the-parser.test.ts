@@ -1,7 +1,7 @@
 // What the HTTP parser refuses never becomes a request, and still gets the envelope. On real
 // sockets.
 import { once } from 'node:events'
-import { connect, type Socket } from 'node:net'
+import { type AddressInfo, connect, type Socket } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { answersOf, envelopeOf, otherApp, raw } from './other-app.ts'
@@ -59,6 +59,34 @@ t.test('a malformed request is one 400 with the envelope, and the connection is 
     t.equal(reported.length, 1)
   }
   t.equal(served, 0, 'nor does what comes behind run')
+})
+
+t.test('a connection that is reset behind a request for a tunnel harms nobody', async (t) => {
+  const { app } = otherApp(t)
+  let answer = () => {}
+  app.get(
+    '/',
+    () =>
+      new Promise((resolve) => {
+        answer = () => resolve('late')
+      }),
+  )
+  app.get('/other', async () => 'ok')
+  await app.listen({ port: 0, host: '127.0.0.1' })
+  const { port } = app.server.address() as AddressInfo
+  const tunnel = ['CONNECT x:80 HTTP/1.1', host, '', ''].join('\r\n')
+  for (const before of [[get, host, '', ''].join('\r\n'), '']) {
+    const asked = once(app.server, 'connect') as Promise<[unknown, Socket]>
+    const client = connect(port, '127.0.0.1').on('error', () => {})
+    client.write(before + tunnel)
+    const [, served] = await asked
+    client.resetAndDestroy()
+    // Not `once`, which would listen to its errors.
+    if (!served.closed) await new Promise((resolve) => served.on('close', resolve))
+    answer()
+  }
+  const lines = ['GET /other HTTP/1.1', host, 'Connection: close', '', '']
+  t.equal(answersOf(await raw(app, lines.join('\r\n')))[0]!.status, 200)
 })
 
 t.test('a Host may be empty, a name or an address, each with a port', async (t) => {
