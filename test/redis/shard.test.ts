@@ -250,6 +250,21 @@ t.test('a call that timed out is not repeated, and its late answer is used', asy
   t.strictSame(seen.outages, ['timeout', null])
 })
 
+t.test('an answer that is two minutes late leaves the counts of this minute', async (t) => {
+  let nowMs = startMs
+  const { seen, hit, called, untilShared } = open(t, { now: () => nowMs })
+  await untilShared()
+  seen.probe = () => Promise.reject(new Unavailable('no answer'))
+  const first = hit()
+  await called(1)
+  await settled(first)
+  nowMs += 120_000
+  t.equal((await hit()).number, 1)
+  seen.calls[0]!.answer(1, 1)
+  await nextTurn()
+  t.equal((await hit()).number, 2)
+})
+
 t.test('only a probe ends an outage', async (t) => {
   const { seen, shard, hit, called, untilShared } = open(t)
   let probes = 0
