@@ -80,9 +80,10 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
         locate() {
           if (isCluster) client.refreshSlotsCache()
         },
-        // The client of a cluster replaces the connections to its nodes by itself.
+        // The client of a cluster replaces the connection to a node once it has ended.
         reconnect() {
-          if (!isCluster) client.disconnect(true)
+          if (isCluster) servers.connection(server)?.disconnect()
+          else client.disconnect(true)
         },
         onOutage(outage) {
           const where = server === '' ? '' : `${server}: `

@@ -1,7 +1,7 @@
 // The counter in a Redis Cluster that asks for a password: keys on several masters, nodes that are
 // down, nodes that refuse.
 import slotOf from 'cluster-key-slot'
-import type { Redis } from 'ioredis'
+import type { Cluster, Redis } from 'ioredis'
 import t, { type Test } from 'tap'
 import type { RedisCounterOptions } from '../../src/redis/counter.ts'
 import { newId } from '../../src/rules/id.ts'
@@ -220,6 +220,20 @@ if (cluster) {
     await cluster.nodes[2]!.thaw()
     await untilShared()
     t.strictSame(counter.outages, [])
+  })
+
+  t.test('the connection to a node that falls silent is replaced', async (t) => {
+    const { client, counter, untilShared } = impatiently(t)
+    await untilShared()
+    const { port } = cluster.nodes[2]!
+    const connection = () => (client as Cluster).nodes().find(({ options }) => options.port === port)
+    const silent = connection()
+    await cluster.nodes[2]!.freeze()
+    t.equal((await hit(counter, idOn(2))).turn.shared, false)
+    await until('there is another one', () => ![silent, undefined].includes(connection()))
+    await cluster.nodes[2]!.thaw()
+    await untilShared()
+    t.equal((await hit(counter, idOn(2))).turn.shared, true)
   })
 
   t.test('a node that refuses the password is an outage of its keys only', async (t) => {
