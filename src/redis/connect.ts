@@ -5,6 +5,7 @@ import type { RedisOptions } from 'ioredis'
 import type { RedisServers } from '../rules/redis-url.ts'
 import { AbstractConnector, Cluster, Redis } from './ioredis.ts'
 import { isAnswer } from './outage.ts'
+import { withTimeout } from './with-timeout.ts'
 
 /** Nothing is queued, resent or retried: an increment without a reply may have run. */
 const impatient = {
@@ -22,6 +23,9 @@ const impatient = {
   connectionName: 'latchkey',
   keepAlive: 10_000,
 } satisfies RedisOptions
+
+/** As for the connection. ioredis waits without end for the answers after it. */
+const answerTimeoutMs = 1000
 
 /** A slot that has moved is also noticed at the first request for it. */
 const slotsRefreshMs = 2000
@@ -123,10 +127,13 @@ export async function requireRedisDatabase(client: Redis | Cluster): Promise<voi
   const probe = client.duplicate({ db: 0, lazyConnect: true, retryStrategy: null })
   probe.on('error', () => {})
   try {
-    await probe.connect()
-    await probe.select(client.options.db)
+    const { db } = client.options
+    await withTimeout(
+      probe.connect().then(() => probe.select(db)),
+      answerTimeoutMs,
+    )
   } catch (error) {
-    // A server that is down or refuses the password may still recover.
+    // A server that is down or silent, or refuses the password, may still recover.
     if (!isSelectRefused(error as Error)) return
     client.disconnect()
     const { message } = error as Error

@@ -1,5 +1,6 @@
 // What a connection to Redis believes, sends and leaves behind. Without a server.
 import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
 import type { PeerCertificate } from 'node:tls'
 import { Cluster } from 'ioredis'
 import t from 'tap'
@@ -31,13 +32,18 @@ t.test('a certificate names the host, or a host name in REDIS_URL', async (t) =>
   }
 })
 
-t.test('the database of a server that is down is not refused', async (t) => {
-  const client = connectRedis(parseRedisUrl('redis://127.0.0.1:1/3')!)
-  client.on('error', () => {})
-  t.teardown(() => client.disconnect())
-  const written = t.capture(console, 'error')
-  await requireRedisDatabase(client)
-  t.strictSame(written(), [], 'ioredis writes nothing')
+t.test('the database of a server that is down or silent is not refused', async (t) => {
+  const silent = createServer().listen(0, '127.0.0.1')
+  t.teardown(() => silent.close())
+  await once(silent, 'listening')
+  for (const port of [1, (silent.address() as AddressInfo).port]) {
+    const client = connectRedis(parseRedisUrl(`redis://127.0.0.1:${port}/3`)!)
+    client.on('error', () => {})
+    const written = t.capture(console, 'error')
+    await requireRedisDatabase(client)
+    t.strictSame(written(), [], 'ioredis writes nothing')
+    client.disconnect()
+  }
 })
 
 t.test('nothing that is sent to a cluster waits for a connection', async (t) => {
