@@ -21,6 +21,8 @@ const impatient = {
   // Short and constant, so that counting resumes within two seconds of Redis coming back.
   retryStrategy: () => 200,
   connectionName: 'latchkey',
+  // RESP3 brings nothing here, and begins with HELLO, which some proxies refuse.
+  protocol: 2,
   keepAlive: 10_000,
 } satisfies RedisOptions
 

@@ -1,6 +1,6 @@
 // What a connection to Redis believes, sends and leaves behind. Without a server.
 import { once } from 'node:events'
-import { type AddressInfo, createServer } from 'node:net'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
 import type { PeerCertificate } from 'node:tls'
 import { Cluster } from 'ioredis'
 import t from 'tap'
@@ -44,6 +44,19 @@ t.test('the database of a server that is down or silent is not refused', async (
     t.strictSame(written(), [], 'ioredis writes nothing')
     client.disconnect()
   }
+})
+
+t.test('a connection begins without HELLO, which some proxies refuse', async (t) => {
+  const server = createServer().listen(0, '127.0.0.1')
+  t.teardown(() => server.close())
+  await once(server, 'listening')
+  const accepted = once(server, 'connection')
+  const client = connectRedis(
+    parseRedisUrl(`redis://:secret@127.0.0.1:${(server.address() as AddressInfo).port}`)!,
+  )
+  t.teardown(() => client.disconnect())
+  const [socket] = (await accepted) as [Socket]
+  t.match(String((await once(socket, 'data'))[0]), /^\*2\r\n\$4\r\nauth\r\n/i)
 })
 
 t.test('nothing that is sent to a cluster waits for a connection', async (t) => {
