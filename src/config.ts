@@ -212,8 +212,9 @@ function createReader(env: Env) {
   return { faults, given, read, integer, text, secret }
 }
 
-export const workersRule = 'auto, or a whole number from 1 to 128'
-export const parseWorkers = (text: string) => (text === 'auto' ? text : wholeNumber(text, 1, 128))
+export const workersMax = 128
+export const workersRule = `auto, or a whole number from 1 to ${workersMax}`
+export const parseWorkers = (text: string) => (text === 'auto' ? text : wholeNumber(text, 1, workersMax))
 
 function contentOf(file: string): string | null {
   try {

@@ -6,7 +6,7 @@ import cluster, { type Worker } from 'node:cluster'
 import { once } from 'node:events'
 import { availableParallelism } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Config } from '../config.ts'
+import { type Config, workersMax } from '../config.ts'
 import type { Log } from '../process/log.ts'
 
 /** Otherwise workers that die at their start would follow each other without a pause. */
@@ -32,9 +32,10 @@ export const announceStop = () => {
 const portMax = 65535
 
 /** How many workers to run. Throws if several could not share what they count and store. */
-export function workerCount({ workers, databaseUrl, redis, opsPort }: Config): number {
+export function workerCount({ workers: wanted, databaseUrl, redis, opsPort }: Config): number {
   const canShare = databaseUrl !== null && redis !== null
-  if (workers === 'auto') return canShare ? availableParallelism() : 1
+  if (wanted === 'auto' && !canShare) return 1
+  const workers = wanted === 'auto' ? Math.min(availableParallelism(), workersMax) : wanted
   if (workers > 1 && !canShare)
     throw new Error(
       'WORKERS above 1 needs DATABASE_URL and REDIS_URL: without them each worker would have its own',

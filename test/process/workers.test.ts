@@ -1,5 +1,8 @@
 // `serve --workers`: several instances behind one port, started, replaced and stopped as one.
+import { availableParallelism } from 'node:os'
 import t, { type Test } from 'tap'
+import { workerCount } from '../../src/commands/workers.ts'
+import { type Config, workersMax } from '../../src/config.ts'
 import { makeCaller, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
 import { processTree, send, waitUntilGone } from '../services/processes.ts'
@@ -92,6 +95,15 @@ if (isShared) {
     t.strictSame([code, stderr], [1, `latchkey: port ${taken} is in use: choose another with OPS_PORT\n`])
   })
 }
+
+t.test('auto is a worker for each core, if there are ports for all', async (t) => {
+  const config = { workers: 'auto', databaseUrl: 'x', redis: {}, opsPort: 0 } as unknown as Config
+  const cores = availableParallelism()
+  t.equal(workerCount(config), Math.min(cores, workersMax))
+  t.equal(workerCount({ ...config, redis: null }), 1)
+  t.equal(workerCount({ ...config, opsPort: 65_536 - cores }), cores)
+  t.throws(() => workerCount({ ...config, opsPort: 65_537 - cores }), { message: /OPS_PORT must be at most/ })
+})
 
 t.test('workers need servers to share, and a port each', async (t) => {
   const { DATABASE_URL, REDIS_URL, ...rest } = externalEnv({ ...services, redisUrl: 'redis://127.0.0.1:1' })
