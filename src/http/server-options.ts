@@ -5,6 +5,7 @@ import { ajv } from '../../plugins/validation.ts'
 import { lazyCompilers } from './lazy-compilers.ts'
 
 const bodyMaxBytes = 16_384
+const headersMaxBytes = 16_384
 /** From the first byte to the end of the headers, and to the end of the request, milliseconds. */
 const headersTimeoutMs = 10_000
 const requestTimeoutMs = 20_000
@@ -28,6 +29,9 @@ export const serverOptions = (newRequestId: () => string) =>
       headersTimeout: headersTimeoutMs,
       connectionsCheckingInterval: timeoutCheckMs,
       requireHostHeader: false,
+      // Whatever NODE_OPTIONS says.
+      maxHeaderSize: headersMaxBytes,
+      insecureHTTPParser: false,
     },
   }) satisfies FastifyHttpOptions<Server>
 
