@@ -19,16 +19,23 @@ const pauseMs = 200
  */
 const firstBytes = [...'RENv'].map((letter) => letter.charCodeAt(0))
 
-export type Connect = (options: postgres.Options<Record<string, never>> & { connect_timeout: number }) => Sql
+/** How Postgres ends each answer, without the last byte: that one is the state of the transaction. */
+const readyForQuery = Buffer.from('Z\0\0\0\x05')
+
+export interface Server {
+  connect(options: postgres.Options<Record<string, never>> & { connect_timeout: number }): Sql
+  /** New connections go to the next host, as they do after a connection that never worked. */
+  moveOn(): void
+}
 
 /** Throws if the TLS settings are invalid. */
-export function postgresAt(databaseUrl: string, env: SslSettings = {}): Connect {
+export function postgresAt(databaseUrl: string, env: SslSettings = {}): Server {
   const address = readAddress(databaseUrl, env)
   const { hosts } = address
   let current = 0
   let notBeforeMs = 0
 
-  const moveOn = (index: number, hadAnswered: boolean) => {
+  const moveOnFrom = (index: number, hadAnswered: boolean) => {
     if (current === index) current = (index + 1) % hosts.length
     const wasLast = index === hosts.length - 1
     if (wasLast && (hosts.length > 1 || !hadAnswered)) notBeforeMs = performance.now() + pauseMs
@@ -39,37 +46,45 @@ export function postgresAt(databaseUrl: string, env: SslSettings = {}): Connect 
     try {
       if (index === 0) await sleep(Math.max(0, notBeforeMs - performance.now()), undefined, { signal })
       const socket = await dial(hosts[index]!, address, timeoutMs, signal)
-      watch(socket, (hadAnswered) => moveOn(index, hadAnswered))
+      watch(socket, (hadAnswered) => moveOnFrom(index, hadAnswered))
       return socket
     } catch (error) {
-      moveOn(index, false)
+      moveOnFrom(index, false)
       return failing(error as Error)
     }
   }
 
-  return (options) => {
-    const ended = new AbortController()
-    const ours: object = {
-      host: hosts.map(({ host }) => host),
-      port: hosts.map(({ port }) => port),
-      ssl: false,
-      sslnegotiation: null,
-      socket: () => open(options.connect_timeout * 1000, ended.signal),
-    }
-    const sql = postgres(address.url, { ...options, ...ours }) as Sql
-    const { end } = sql
-    // postgres.js would use a connection that opens after end(), and never close it.
-    sql.end = (how) => end(how).finally(() => ended.abort())
-    return sql
+  return {
+    connect(options) {
+      const ended = new AbortController()
+      const ours: object = {
+        host: hosts.map(({ host }) => host),
+        port: hosts.map(({ port }) => port),
+        ssl: false,
+        sslnegotiation: null,
+        socket: () => open(options.connect_timeout * 1000, ended.signal),
+      }
+      const sql = postgres(address.url, { ...options, ...ours }) as Sql
+      const { end } = sql
+      // postgres.js would use a connection that opens after end(), and never close it.
+      sql.end = (how) => end(how).finally(() => ended.abort())
+      return sql
+    },
+    moveOn: () => moveOnFrom(current, true),
   }
 }
 
 /**
  * Reports an error to postgres.js where it would see none: when a connection just closes, after
  * which it would reconnect at once, and when the server is not Postgres.
+ *
+ * `onFailure` is called when a connection closes that never answered a statement. One that did may
+ * have reached its time limit, so its host gets another attempt. If the host has failed, that
+ * attempt fails too.
  */
-function watch(socket: Socket, onEnd: (hadAnswered: boolean) => void) {
+function watch(socket: Socket, onFailure: (hadAnswered: boolean) => void) {
   let hadAnswered = false
+  let answers = 0
   socket.once('data', (bytes: Buffer) => {
     hadAnswered = firstBytes.includes(bytes[0]!)
     if (hadAnswered) return
@@ -79,8 +94,13 @@ function watch(socket: Socket, onEnd: (hadAnswered: boolean) => void) {
     // message that never ends, so it prints nothing.
     bytes.fill(0xff)
   })
+  socket.on('data', function count(bytes: Buffer) {
+    if (bytes.subarray(-6, -1).equals(readyForQuery)) answers++
+    if (answers === 2) socket.off('data', count)
+  })
   socket.once('close', (hadError: boolean) => {
-    onEnd(hadAnswered)
+    // The first answer is to the login, which a pooler accepts even if its server is down.
+    if (answers < 2) onFailure(hadAnswered)
     if (!hadError) socket.emit('error', closed())
   })
 }

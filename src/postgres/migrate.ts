@@ -49,10 +49,7 @@ export async function migrate(
   { ssl, timeoutMs = 5000, signal, onWait }: MigrateOptions = {},
 ): Promise<Migration[]> {
   const files = await readMigrations()
-  const sql = postgresAt(
-    url,
-    ssl,
-  )({
+  const sql = postgresAt(url, ssl).connect({
     max: 1,
     fetch_types: false,
     connect_timeout: timeoutMs / 1000,

@@ -64,7 +64,7 @@ const readOnlyFault = '25006'
 
 export function createPool(options: PoolOptions): Pool {
   const { url, ssl, purpose, max, timeoutMs, onShed, onWait, onCall } = options
-  const connect = postgresAt(url, ssl)
+  const server = postgresAt(url, ssl)
   let openedAtMs = 0
   let readOnly = false
   let current = open()
@@ -76,6 +76,8 @@ export function createPool(options: PoolOptions): Pool {
     const options = {
       max: 1,
       connect_timeout: 2,
+      // By default, postgres.js replaces a connection after 30 to 60 minutes.
+      max_lifetime: null,
       backoff: () => 0.2,
       fetch_types: false,
       onnotice: () => {},
@@ -87,7 +89,7 @@ export function createPool(options: PoolOptions): Pool {
         statement_timeout: Math.floor(timeoutMs * statementTimeoutShare),
       },
     }
-    for (let i = 0; i < max; i++) opened.all.push(connect(options))
+    for (let i = 0; i < max; i++) opened.all.push(server.connect(options))
     opened.free.push(...opened.all)
     return opened
   }
@@ -107,7 +109,10 @@ export function createPool(options: PoolOptions): Pool {
   async function takePlace(lane?: string): Promise<Place> {
     const askedAtMs = performance.now()
     await lanes.enter(lane)
-    if (readOnly && performance.now() - openedAtMs > readOnlyRetryMs) renew(current)
+    if (readOnly && performance.now() - openedAtMs > readOnlyRetryMs) {
+      server.moveOn()
+      renew(current)
+    }
     const from = current
     const sql = from.free.pop()!
     const startedAtMs = performance.now()

@@ -6,6 +6,7 @@ import t, { type Test } from 'tap'
 import { postgresAt } from '../../src/postgres/connect.ts'
 import { createPool, type Pool, type PoolOptions } from '../../src/postgres/pool.ts'
 import { Unavailable } from '../../src/stores.ts'
+import { makeReadOnly } from '../faults/postgres-standby.ts'
 import { until } from '../process/until.ts'
 import { openDatabase, startPrivatePostgres, startTcpProxy } from '../services/index.ts'
 import { type Habit, startOddPort } from '../services/odd-ports.ts'
@@ -57,7 +58,7 @@ const faults: Record<string, Fault> = {
 
 t.test('a connection outlives the time it had to open', async (t) => {
   const openTimeoutS = 1
-  const sql = postgresAt(server.url)({ max: 1, connect_timeout: openTimeoutS })
+  const sql = postgresAt(server.url).connect({ max: 1, connect_timeout: openTimeoutS })
   t.teardown(() => sql.end({ timeout: 1 }))
   const backend = async () => (await sql`select pg_backend_pid() as pid`)[0]!.pid
   const before = await backend()
@@ -282,10 +283,43 @@ for (const [habit, why] of oddPorts) {
   })
 }
 
+t.test('a connection has no time limit of our own', async (t) => {
+  const pool = open(t, { url: `${server.url}?max_lifetime=0.1`, max: 1, timeoutMs: 10_000 })
+  const backend = () => pool.run(async (sql) => (await sql`select pg_backend_pid() as pid`)[0]!.pid)
+  const before = await backend()
+  await pause(300)
+  t.equal(await backend(), before)
+})
+
+const severalAt = (ports: (number | string)[]) =>
+  `postgres://postgres@several/postgres?host=127.0.0.1,127.0.0.1&port=${ports.join()}`
+
+t.test('of several hosts, the same is used again after a connection that worked has ended', async (t) => {
+  const ports = await Promise.all(times(2, () => startOddPort(t, 'accepts and closes')))
+  for (const port of ports) port.leadTo(server.port)
+  const url = severalAt(ports.map(({ url }) => new URL(url).port))
+  const pool = open(t, { url, purpose: 'loyal', timeoutMs: 10_000 })
+  const end = ending(t, 'loyal')
+  for (let round = 0; round < 4; round++) {
+    await untilAnswered(pool)
+    await end()
+  }
+  await untilAnswered(pool)
+  t.strictSame([ports[0]!.accepted >= 5, ports[1]!.accepted], [true, 0])
+})
+
+t.test('of several hosts, one that takes no writes is left for the next', async (t) => {
+  const standby = await startPrivatePostgres(t)
+  await makeReadOnly(t, standby.url)
+  const pool = open(t, { url: severalAt([standby.port, server.port]), timeoutMs: 10_000 })
+  const portInUse = () => pool.run(async (sql) => (await sql`show port`)[0]!.port as string)
+  t.equal(await portInUse(), String(standby.port))
+  await until('the other is used', async () => (await portInUse()) === String(server.port))
+})
+
 t.test('of several hosts the first that answers is used, and while none does there are pauses', async (t) => {
   const ports = await Promise.all(times(2, () => startOddPort(t, 'accepts and closes')))
-  const numbers = ports.map(({ url }) => new URL(url).port).join()
-  const url = `postgres://postgres@several/postgres?host=127.0.0.1,127.0.0.1&port=${numbers}`
+  const url = severalAt(ports.map(({ url }) => new URL(url).port))
   const pool = open(t, { url, purpose: 'odd' })
   const startMs = performance.now()
   for (let i = 0; i < 3; i++) await t.rejects(ask(pool), { message: /^Postgres \(odd\): / })
