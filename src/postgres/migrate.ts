@@ -54,7 +54,9 @@ export async function migrate(
     fetch_types: false,
     connect_timeout: timeoutMs / 1000,
     onnotice: () => {},
-    connection: { application_name: 'latchkey migrate' },
+    // Off, it would turn the '\S' of a CHECK into 'S'. One message is parsed as a whole, so a `set`
+    // inside it comes too late.
+    connection: { application_name: 'latchkey migrate', standard_conforming_strings: 'on' },
   })
   const inTime = <T>(work: PromiseLike<T>) => within(work, timeoutMs, signal)
   try {

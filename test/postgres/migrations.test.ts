@@ -136,6 +136,16 @@ for (const zone of ['Pacific/Kiritimati', 'Pacific/Pago_Pago']) {
   })
 }
 
+t.test('a name needs no capital S on a database without standard_conforming_strings', async (t) => {
+  const { url, sql } = await empty(t)
+  await sql`alter database ${sql(new URL(url).pathname.slice(1))} set standard_conforming_strings = off`
+  await migrate(url)
+  await sql`insert into users (id, name, external_id) values ('usr_1', 'ann', 'crm-7')`
+  await t.rejects(sql`insert into users (id, name) values ('usr_2', ' ')`, {
+    message: /user_name_is_not_blank/,
+  })
+})
+
 t.test('partitions of a migrated database', async (t) => {
   const { url, sql } = await empty(t)
   await migrate(url)
