@@ -136,6 +136,22 @@ for (const zone of ['Pacific/Kiritimati', 'Pacific/Pago_Pago']) {
   })
 }
 
+for (const style of ['SQL, YMD', 'Postgres, YMD', 'German, YMD', 'German, MDY']) {
+  t.test(`partitions are created and dropped on a database with the DateStyle ${style}`, async (t) => {
+    const { url, sql: setting } = await empty(t)
+    const name = new URL(url).pathname.slice(1)
+    await setting`alter database ${setting(name)} set datestyle to ${setting.unsafe(`'${style}'`)}`
+    await migrate(url)
+    const sql = openDatabase(t, url, 4)
+    t.equal((await sql`show datestyle`)[0]!.DateStyle, style)
+    t.strictSame(await partitionsOf(sql), await days(sql, 0, 7))
+    const past = await days(sql, -3, -1)
+    await sql`select create_day_partitions('audit_refusals', today - 3, today - 1)
+      from (select (now() at time zone 'UTC')::date as today) as day`
+    t.strictSame(await dropAuditPartitions(sql, 2), past.slice(0, 1))
+  })
+}
+
 t.test('a name needs no capital S on a database without standard_conforming_strings', async (t) => {
   const { url, sql } = await empty(t)
   await sql`alter database ${sql(new URL(url).pathname.slice(1))} set standard_conforming_strings = off`
