@@ -13,8 +13,8 @@ export async function ensurePartitions(sql: Query): Promise<void> {
 }
 
 /**
- * Drops the partitions in which every entry is older than `days`, except those in use. Resolves to
- * the names of the dropped ones.
+ * Drops partitions in which every entry is older than `days`, except those in use: the oldest 50 at
+ * most. Resolves to the names of the dropped ones.
  */
 export async function dropAuditPartitions(sql: Query, days: number): Promise<string[]> {
   const dropped = await sql`select drop_audit_partitions(${days}::int) as name`

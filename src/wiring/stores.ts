@@ -122,12 +122,19 @@ async function maintain({ background, usage }: Pools, config: Config): Promise<s
   // created.
   await background.run(ensurePartitions)
   const drops = await Promise.allSettled([
-    background.run((sql) => dropAuditPartitions(sql, config.auditRetentionDays)),
-    usage.run((sql) => dropUsagePartitions(sql, config.usageRetentionDays)),
+    dropAll(() => background.run((sql) => dropAuditPartitions(sql, config.auditRetentionDays))),
+    dropAll(() => usage.run((sql) => dropUsagePartitions(sql, config.usageRetentionDays))),
     background.run(dropSilentInstances),
   ])
   return drops.flatMap((drop) => {
     if (drop.status === 'rejected') throw drop.reason
     return drop.value ?? []
   })
+}
+
+/** One call drops a bounded number of partitions, so calls until one drops none. */
+async function dropAll(drop: () => Promise<string[]>): Promise<string[]> {
+  const all: string[] = []
+  for (let dropped = await drop(); dropped.length > 0; dropped = await drop()) all.push(...dropped)
+  return all
 }

@@ -234,6 +234,14 @@ t.test('partitions of a migrated database', async (t) => {
     t.strictSame(await drop(), [viewed])
   })
 
+  await t.test('one call drops the 50 oldest: each holds 13 locks until it ends', async (t) => {
+    await sql`select create_day_partitions('audit_refusals', today - 60, today - 9)
+      from (select (now() at time zone 'UTC')::date as today) as day`
+    const old = await days(sql, -60, -9)
+    for (const expected of [old.slice(0, 50), old.slice(50), []])
+      t.strictSame(await dropAuditPartitions(sql, 8), expected)
+  })
+
   await t.test('the functions themselves create none far ahead and drop none that is young', async (t) => {
     await t.rejects(sql`select ensure_audit_partitions(32)`, { message: /at most 31 days/ })
     await t.rejects(sql`select drop_audit_partitions(0)`, { message: /at least a day/ })

@@ -70,6 +70,20 @@ t.test(
   },
 )
 
+t.test('a start drops all days past a much shorter retention, many as they are', async (t) => {
+  const services = await useServices(t)
+  await startInstance(t, services)
+  const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })
+  t.teardown(() => sql.end({ timeout: 1 }))
+  await sql`
+    select create_day_partitions(parent, today - 60, today - 2)
+    from unnest(array['audit_refusals', 'key_usage']) as parent,
+      (select (now() at time zone 'UTC')::date as today) as day`
+  const { log } = await startInstance(t, services, { AUDIT_RETENTION_DAYS: '1', USAGE_RETENTION_DAYS: '1' })
+  const [dropped] = log.filter(({ msg }) => msg === 'partitions past their retention dropped')
+  t.equal((dropped!.partitions as string[]).length, 2 * 59)
+})
+
 t.test('what cannot be dropped is reported, after the coming days are there', async (t) => {
   const services = await useServices(t)
   const { stores } = (await startInstance(t, services)).service
