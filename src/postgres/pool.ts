@@ -24,6 +24,8 @@ export interface PoolOptions {
   onWait?: (seconds: number) => void
   /** How long work held its connection. */
   onCall?: (seconds: number) => void
+  /** Called for each row that no partition takes. */
+  onNoPartition?: () => void
 }
 
 /**
@@ -63,7 +65,7 @@ const readOnlyParameters = ['in_hot_standby', 'default_transaction_read_only']
 const readOnlyFault = '25006'
 
 export function createPool(options: PoolOptions): Pool {
-  const { url, ssl, purpose, max, timeoutMs, onShed, onWait, onCall } = options
+  const { url, ssl, purpose, max, timeoutMs, onShed, onWait, onCall, onNoPartition } = options
   const server = postgresAt(url, ssl)
   let openedAtMs = 0
   let readOnly = false
@@ -194,6 +196,7 @@ export function createPool(options: PoolOptions): Pool {
         return await Promise.race([attempt(), lateness])
       } catch (error) {
         if (error instanceof Overloaded) onShed?.()
+        if (lacksPartition(error)) onNoPartition?.()
         throw isServersFault(error) ? new Unavailable(`Postgres (${purpose}): ${describe(error)}`) : error
       } finally {
         clearTimeout(timer)
@@ -234,6 +237,12 @@ const ourFaultClasses = ['21', '22', '23', '42']
  */
 const connectionFault = /^(CONNECT|E[A-Z]+$|ERR_SSL_)/
 
+/** No partition takes the row: 23514 (check_violation) without the name of a constraint. */
+function lacksPartition(error: unknown): boolean {
+  const { code, constraint_name } = error as { code?: unknown; constraint_name?: string }
+  return code === '23514' && !constraint_name
+}
+
 /**
  * Whether the server is down, starting, stopping, full, read-only, refusing us or timing out: all
  * of these mean "not now".
@@ -241,9 +250,8 @@ const connectionFault = /^(CONNECT|E[A-Z]+$|ERR_SSL_)/
 export function isServersFault(error: unknown): boolean {
   const code = (error as { code?: unknown }).code
   if (typeof code !== 'string') return false
-  // No partition for the row (23514 without a constraint name): the audit log's partitions could
-  // not be created ahead of time.
-  if (code === '23514' && !(error as { constraint_name?: string }).constraint_name) return true
+  // The partitions could not be created ahead of time.
+  if (lacksPartition(error)) return true
   if (/^[0-9A-Z]{5}$/.test(code)) return !ourFaultClasses.includes(code.slice(0, 2))
   return connectionFault.test(code)
 }

@@ -56,6 +56,7 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
   const metrics = createMetrics()
   // Called while the stores open too: there is no gate yet, and no cached key.
   let invalidateCache = () => {}
+  let createPartitions = () => {}
   const stores = await openStores(config, {
     ...options,
     onOutage(outage) {
@@ -69,6 +70,7 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
     onScanned: metrics.countersScanned,
     onPostgresWait: metrics.postgresWait,
     onPostgresCall: metrics.postgresCall,
+    onNoPartition: () => createPartitions(),
     onPublished: metrics.published,
   })
   const { counter } = stores
@@ -81,11 +83,12 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
   const collector = openCollector(shared)
   watchGauges(metrics.registry, { counter, cache, gate, collector })
   const { instance, heartbeat } = openHeartbeat(shared, guard.oldCopies, postgres)
-  const [stopMaintenance] = await Promise.all([
+  const [maintenance] = await Promise.all([
     startMaintenance(stores, log),
     collector.start(),
     heartbeat.start(),
   ])
+  createPartitions = maintenance.createPartitions
 
   return {
     stores,
@@ -100,7 +103,7 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
       return { redis: counter.mode, ...(outage && { redis_cause: outage.cause }), postgres: postgres() }
     },
     async close() {
-      stopMaintenance()
+      maintenance.stop()
       await guard.close()
       await collector.close()
       await heartbeat.close()

@@ -33,6 +33,8 @@ export interface OpenOptions {
   onPostgresWait?: (pool: string, seconds: number) => void
   /** How long work held a connection of this pool. */
   onPostgresCall?: (pool: string, seconds: number) => void
+  /** A refusal or a count could not be stored: there is no partition for its day. */
+  onNoPartition?: () => void
   /** How long after its commit every instance saw a change. */
   onPublished?: (seconds: number) => void
   /** A connection to count on in place of REDIS_URL's. */

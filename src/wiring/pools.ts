@@ -48,7 +48,7 @@ const servicePurposes: Purpose[] = [...commandPurposes, 'lookups', 'audit', 'bac
  * our settings.
  */
 export async function openPools({ url, ssl }: Database, options: OpenOptions): Promise<Pools> {
-  const { onShed, onPostgresWait, onPostgresCall, patience = 1 } = options
+  const { onShed, onPostgresWait, onPostgresCall, onNoPartition, patience = 1 } = options
   const pool = (purpose: Purpose) => {
     const { max, timeoutMs } = poolBounds[purpose]
     return createPool({
@@ -60,6 +60,7 @@ export async function openPools({ url, ssl }: Database, options: OpenOptions): P
       onShed: () => onShed?.(`postgres_${purpose}`),
       onWait: (seconds) => onPostgresWait?.(purpose, seconds),
       onCall: (seconds) => onPostgresCall?.(purpose, seconds),
+      onNoPartition: () => onNoPartition?.(),
     })
   }
   const pools = {

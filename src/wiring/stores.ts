@@ -35,6 +35,8 @@ export interface Stores extends Pick<Database, 'embedded' | 'applied'> {
   hasher: KeyHasher
   mintKey: MintKey
   cachePolicy: CachePolicy
+  /** Creates the partitions of today and of the coming days. */
+  createPartitions(): Promise<void>
   /**
    * Creates upcoming partitions and drops those past AUDIT_RETENTION_DAYS or USAGE_RETENTION_DAYS.
    * Returns the names dropped. Forgets silent instances.
@@ -101,6 +103,7 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
       cachePolicy: policy,
       embedded: database.embedded,
       applied: database.applied,
+      createPartitions: () => pools.background.run(ensurePartitions),
       maintain: () => maintain(pools, config),
       close,
     }

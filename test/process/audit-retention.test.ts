@@ -4,6 +4,7 @@ import postgres from 'postgres'
 import t from 'tap'
 import { startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
+import { until } from './until.ts'
 
 t.test(
   'a start drops the days past their retention with their entries, keeps the others, and says so',
@@ -95,4 +96,17 @@ t.test('what cannot be dropped is reported, after the coming days are there', as
   await sql`alter function drop_audit_partitions rename to missing`
   await t.rejects(stores.maintain(), { message: /drop_audit_partitions/ })
   t.equal((await sql`select to_regclass(${last!.name}) as found`)[0]!.found, last!.name)
+})
+
+t.test('a refusal that finds no partition is a 503, has it created, and the next is a 401', async (t) => {
+  const services = await useServices(t)
+  const { ask, log } = await startInstance(t, services)
+  const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })
+  t.teardown(() => sql.end({ timeout: 1 }))
+  const [today] = await sql`
+    select 'audit_refusals_' || to_char(now() at time zone 'UTC', 'YYYYMMDD') as name`
+  await sql`drop table ${sql(today!.name)}`
+  t.equal((await ask('GET', '/v1/verify')).status, 503)
+  await until('it is there', () => log.some(({ msg }) => msg === 'missing partitions created'))
+  t.equal((await ask('GET', '/v1/verify')).status, 401)
 })
