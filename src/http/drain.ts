@@ -30,7 +30,7 @@ const arrivalMaxMs = 4000
 
 interface State {
   openedAtMs: number
-  /** Bytes read when the connection last had no request. More bytes mean that one is arriving. */
+  /** Bytes read by the end of its last response. More bytes mean that a request is arriving. */
   readAtRest: number
 }
 
@@ -67,6 +67,14 @@ export function createDrain(
     connections.set(connection, { openedAtMs: performance.now(), readAtRest: 0 })
     connection.once('close', () => connections.delete(connection))
   })
+  server.on('request', (_request, response: ServerResponse) => response.on('close', recordRest))
+
+  /** One function for all responses: a closure for each would slow down every request. */
+  function recordRest(this: ServerResponse) {
+    const { socket } = this.req
+    const state = connections.get(socket)
+    if (state) state.readAtRest = socket.bytesRead
+  }
 
   /** No response is due and no request is arriving. */
   function isIdle(connection: Socket, { openedAtMs, readAtRest }: State) {
@@ -83,10 +91,9 @@ export function createDrain(
 
   return {
     start() {
-      for (const [connection, state] of connections) {
+      for (const connection of connections.keys()) {
         const due = responseDue(connection)
         if (due && !due.headersSent) due.setHeader('connection', 'close')
-        if (!due) state.readAtRest = connection.bytesRead
       }
       server.prependListener('request', (_request, response) => {
         response.setHeader('connection', 'close')

@@ -35,7 +35,7 @@ async function startServer(t: Test) {
   async function open(bytes = '') {
     const accepted = once(server, 'connection')
     const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
-    const client = { socket, received: '', closed: false }
+    const client = { socket, received: '', closed: false, send }
     socket.on('data', (piece) => {
       client.received += piece
     })
@@ -43,10 +43,15 @@ async function startServer(t: Test) {
       client.closed = true
     })
     await once(socket, 'connect')
-    socket.write(bytes)
     const [serverSide] = (await accepted) as [Socket]
-    await until('the server has read it', () => serverSide.bytesRead === bytes.length)
+    await send(bytes)
     return client
+
+    async function send(more: string) {
+      const bytesRead = serverSide.bytesRead + more.length
+      socket.write(more)
+      await until('the server has read it', () => serverSide.bytesRead === bytesRead)
+    }
   }
 
   async function openUsed() {
@@ -111,6 +116,24 @@ t.test('finish refuses new connections and resolves when the requests under way 
   await until('its client has read the response', () => underWay.closed)
   t.match(underWay.received, saysClose)
   t.match(underWay.received, /slow$/)
+})
+
+t.test('a request whose head has half arrived when the drain begins is answered', async (t) => {
+  const { drain, open, openUsed } = await startServer(t)
+  const clients = [await open(halfHead), await openUsed()]
+  await clients[1]!.send(halfHead)
+  const idle = await openUsed()
+  drain.start()
+  const finished = drain.finish()
+  await until('the idle connection is closed', () => idle.closed)
+  for (const client of clients) {
+    client.received = ''
+    client.socket.write(': x\r\n\r\n')
+    await until('it is closed', () => client.closed)
+    t.match(client.received, /fast$/)
+    t.match(client.received, saysClose)
+  }
+  await finished
 })
 
 t.test('finish gives a silent connection 300 ms and an unfinished request 4 s', async (t) => {
