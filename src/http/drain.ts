@@ -11,7 +11,7 @@ export interface Drain {
   start(): void
   /**
    * Closes the listener. Resolves when every connection has ended: answered, idle, or too slow to
-   * send a whole request.
+   * send a whole request or to read a response.
    */
   finish(): Promise<void>
 }
@@ -23,15 +23,17 @@ const checkEveryMs = 20
  */
 const firstBytesMs = 300
 /**
- * How long a request may take to finish arriving. Shorter than the usual time limit, so that a stop
- * takes under 10 s.
+ * How long a request may take to finish arriving, and a client to read its response. Shorter than
+ * the usual time limits, so that a stop takes under 10 s.
  */
-const arrivalMaxMs = 4000
+const transferMaxMs = 4000
 
 interface State {
   openedAtMs: number
   /** Bytes read by the end of its last response. More bytes mean that a request is arriving. */
   readAtRest: number
+  /** When the client was first seen not to have read all of its response. */
+  unreadSinceMs: number | null
 }
 
 /**
@@ -64,7 +66,7 @@ export function createDrain(
 ): Drain {
   const connections = new Map<Socket, State>()
   server.on('connection', (connection: Socket) => {
-    connections.set(connection, { openedAtMs: performance.now(), readAtRest: 0 })
+    connections.set(connection, { openedAtMs: performance.now(), readAtRest: 0, unreadSinceMs: null })
     connection.once('close', () => connections.delete(connection))
   })
   server.on('request', (_request, response: ServerResponse) => response.on('close', recordRest))
@@ -82,10 +84,16 @@ export function createDrain(
     return readAtRest > 0 || performance.now() - openedAtMs > firstBytesMs
   }
 
-  function endSome(late: boolean) {
+  function endSome(finishingSinceMs: number) {
+    const nowMs = performance.now()
+    const isLate = (sinceMs: number) => nowMs - sinceMs > transferMaxMs
     for (const [connection, state] of connections) {
       const isArriving = !responseDue(connection)?.req.complete
-      if (isIdle(connection, state) || (late && isArriving)) connection.destroy()
+      // Pipelined requests wait for a response that is stuck, so the last one due says nothing.
+      state.unreadSinceMs = connection.writableLength > 0 ? (state.unreadSinceMs ?? nowMs) : null
+      const isStuck = state.unreadSinceMs !== null && isLate(state.unreadSinceMs)
+      if (isIdle(connection, state) || (isArriving && isLate(finishingSinceMs)) || isStuck)
+        connection.destroy()
     }
   }
 
@@ -102,7 +110,7 @@ export function createDrain(
     async finish() {
       await justAccepted()
       const startMs = performance.now()
-      const check = () => endSome(performance.now() - startMs > arrivalMaxMs)
+      const check = () => endSome(startMs)
       const checking = setInterval(check, checkEveryMs)
       return new Promise((resolve) => {
         // Close the listener only: an HTTP server's own close would end connections it considers

@@ -9,9 +9,12 @@ import { createDrain } from '../../src/http/drain.ts'
 import { setClock } from '../clock.ts'
 import { until } from '../process/until.ts'
 
+/** More than a connection can buffer. */
+const large = 'x'.repeat(16_777_216)
+
 /**
- * A server that answers /slow when the test says so, and everything else once the whole request has
- * arrived.
+ * A server that answers /slow when the test says so, /large at once, and everything else once the
+ * whole request has arrived.
  */
 async function startServer(t: Test) {
   const slow: ServerResponse[] = []
@@ -20,6 +23,7 @@ async function startServer(t: Test) {
     due.set(request.socket, response)
     response.once('close', () => due.delete(request.socket))
     if (request.url === '/slow') slow.push(response)
+    else if (request.url === '/large') response.end(large)
     else request.resume().once('end', () => response.end('fast'))
   })
   server.keepAliveTimeout = 0
@@ -156,6 +160,29 @@ t.test('finish gives a silent connection 300 ms and an unfinished request 4 s', 
   t.notOk(underWay.closed, 'a request that has arrived is not cut off')
   slow[0]!.end('slow')
   await finished
+})
+
+t.test('finish gives a client 4 s to read its response', async (t) => {
+  const { drain, slow, open, openUsed } = await startServer(t)
+  const clock = setClock(t)
+  const [reading, stuck, idle] = [await open(), await open(), await openUsed()]
+  for (const { socket } of [reading, stuck]) socket.pause()
+  await reading.send(get('/large'))
+  // The second request waits for the first response.
+  await stuck.send(get('/large') + get('/slow'))
+  drain.start()
+  const finished = drain.finish()
+  await until('the connections have been checked', () => idle.closed)
+
+  clock.advance(4000)
+  reading.socket.resume()
+  await until('it is answered', () => reading.closed)
+  t.ok(reading.received.endsWith(`\r\n\r\n${large}`))
+  t.notOk(slow[0]!.req.socket.destroyed)
+
+  clock.advance(1)
+  await finished
+  t.ok(slow[0]!.req.socket.destroyed)
 })
 
 t.test('without connections finish resolves', async (t) => {
