@@ -10,10 +10,21 @@ import { findBinaries } from './binaries.ts'
 import { type DataDir, hasDatabase, noDatabase, openDataDir, requireDatabase } from './data-dir.ts'
 import { fileFault, lastRelevantLine, logSince } from './faults.ts'
 import { handOver, hasCluster, makeCluster, removeHalfMade } from './initdb.ts'
-import { lockAsCommand, ownerOf, type Role, takeLock, unlock } from './lock.ts'
+import {
+  isTakenOver,
+  keepTouching,
+  lockAsCommand,
+  lookAgainMs,
+  type Owner,
+  type Role,
+  takeLock,
+  unlock,
+  watchLock,
+} from './lock.ts'
 import {
   answers,
   findPostmaster,
+  killPostmaster,
   type Postmaster,
   startMsMax,
   startPostmaster,
@@ -45,7 +56,6 @@ export interface Options {
   onProgress?: (line: string) => void
 }
 
-const lookAgainMs = 20
 const exitWatchMs = 250
 const killedMsMax = 2_000
 // Longer than a first set-up or a recovery takes on a slow disk.
@@ -67,47 +77,62 @@ export async function openEmbeddedPostgres(options: Options): Promise<EmbeddedPo
  * Postgres instead.
  */
 async function lockOrJoin(dir: DataDir, role: Role): Promise<Postmaster | null> {
+  const look = watchLock(dir.lock)
   for (const startMs = Date.now(); !takeLock(dir.lock, role); await pause(lookAgainMs)) {
-    const owner = ownerOf(dir.lock)
+    const owner = look()
     if (owner === null) continue
     const waitedMs = Date.now() - startMs
-    const pid = pidOf(owner.identity)
     if (owner.role === 'serve') {
       // One that was killed a moment ago may not have ended yet.
-      if (role === 'serve' && waitedMs > killedMsMax)
-        throw new Error(
-          `DATA_DIR ${dir.path} is already served by another Latchkey (process ${pid}): stop that one first, or give this one a DATA_DIR of its own`,
-        )
-      const postmaster = role === 'command' ? findPostmaster(dir) : null
+      if (owner.isAlive && waitedMs > killedMsMax) refuseBeside(owner, dir, role)
+      const postmaster = role === 'command' && !owner.isElsewhere ? findPostmaster(dir) : null
       if (postmaster && (await answers(postmaster))) return postmaster
     }
     if (waitedMs > waitMsMax)
       throw new Error(
-        `Another Latchkey (process ${pid}) has been using the Postgres of DATA_DIR ${dir.path} for ${waitMsMax / 1000} s: wait for it, or stop it`,
+        `Another Latchkey (${whereabouts(owner)}) has been using the Postgres of DATA_DIR ${dir.path} for ${waitMsMax / 1000} s: wait for it, or stop it`,
       )
   }
   return null
 }
 
+/** A command can join only a service whose Postgres it can see. */
+function refuseBeside(service: Owner, dir: DataDir, role: Role): void {
+  const served = `DATA_DIR ${dir.path} is already served by another Latchkey (${whereabouts(service)})`
+  if (role === 'serve')
+    throw new Error(`${served}: stop that one first, or give this one a DATA_DIR of its own`)
+  if (service.isElsewhere) throw new Error(`${served}: run the command there, or stop that one first`)
+}
+
+const whereabouts = ({ identity, isElsewhere, host }: Owner) =>
+  `process ${pidOf(identity)}${isElsewhere ? ` on ${host}, in another container or on another machine` : ''}`
+
 async function own(dir: DataDir, { mustExist, onProgress = () => {} }: Options): Promise<EmbeddedPostgres> {
+  const stopTouching = keepTouching(dir.lock)
   try {
     if (hasDatabase(dir)) readPassword(dir)
     else if (mustExist) throw noDatabase(dir.path)
     const postmaster = await findOrStart(dir, onProgress)
     const atExit = () => tellToStop(dir)
     process.once('exit', atExit)
-    return connection(dir, postmaster, async () => {
+    const leave = async () => {
       // A command that comes now must not join a server that is about to stop.
-      lockAsCommand(dir.lock)
-      await stopPostmaster(dir)
+      if (lockAsCommand(dir.lock)) await stopPostmaster(dir)
+      else killPostmaster(postmaster)
       process.off('exit', atExit)
+      stopTouching()
       unlock(dir.lock)
-    })
+    }
+    return connection(dir, postmaster, leave, () => (isTakenOver(dir.lock) ? takenOver(dir) : null))
   } catch (error) {
+    stopTouching()
     unlock(dir.lock)
     throw error
   }
 }
+
+const takenOver = ({ path }: DataDir) =>
+  `Another Latchkey has taken over DATA_DIR ${path}, because this one gave no sign of life for some seconds`
 
 async function findOrStart(dir: DataDir, onProgress: (line: string) => void): Promise<Postmaster> {
   for (const giveUpAtMs = Date.now() + startMsMax; Date.now() < giveUpAtMs; await pause(lookAgainMs)) {
@@ -132,6 +157,8 @@ async function start(dir: DataDir, onProgress: (line: string) => void): Promise<
     makeCluster(dir, binaries, launch)
   }
   handOver(dir.cluster, launch)
+  // The start removes postmaster.pid, which guards the Postgres of another owner.
+  if (isTakenOver(dir.lock)) throw new Error(takenOver(dir))
   const postmaster = await startPostmaster(dir, binaries, launch)
   if (isNew) {
     onProgress(`Postgres ready in ${((Date.now() - startMs) / 1000).toFixed(1)} s`)
@@ -146,7 +173,13 @@ function readPassword(dir: DataDir): string {
   throw new Error(`${dir.password} is missing, and without it the data in ${dir.cluster} cannot be opened`)
 }
 
-function connection(dir: DataDir, { pid, port }: Postmaster, leave: () => Promise<void>): EmbeddedPostgres {
+/** `lost`: why the owner must give up a Postgres that still runs. */
+function connection(
+  dir: DataDir,
+  { pid, port }: Postmaster,
+  leave: () => Promise<void>,
+  lost: () => string | null = () => null,
+): EmbeddedPostgres {
   let watch: NodeJS.Timeout
   let left: Promise<void> | undefined
   const stop = () => {
@@ -156,8 +189,9 @@ function connection(dir: DataDir, { pid, port }: Postmaster, leave: () => Promis
   }
   const exited = new Promise<string>((resolve) => {
     watch = setInterval(() => {
-      if (isAlive(pid)) return
-      resolve(`Postgres (process ${pid}) is gone; its log is ${dir.log}`)
+      const why = isAlive(pid) ? lost() : `Postgres (process ${pid}) is gone; its log is ${dir.log}`
+      if (why === null) return
+      resolve(why)
       // One that has lost its server must not keep another from starting.
       stop().catch(() => {})
     }, exitWatchMs).unref()

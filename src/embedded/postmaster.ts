@@ -147,6 +147,16 @@ export function tellToStop(dir: DataDir): void {
   } catch {}
 }
 
+/**
+ * For one whose directory has a new owner. An orderly stop would write to the files and remove the
+ * new owner's postmaster.pid.
+ */
+export function killPostmaster({ pid }: Postmaster): void {
+  try {
+    process.kill(pid, 'SIGKILL')
+  } catch {}
+}
+
 /** Resolves when it is gone, or when nothing more can be done about it. */
 export async function stopPostmaster(dir: DataDir): Promise<void> {
   const pid = findPostmaster(dir)?.pid

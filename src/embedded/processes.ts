@@ -3,12 +3,14 @@
  * process.
  */
 import { spawnSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { readFileSync, readlinkSync } from 'node:fs'
+import { hostname } from 'node:os'
 import { childEnv } from './child-env.ts'
 import { codeOf } from './faults.ts'
 
 const onLinux = process.platform === 'linux'
 const onWindows = process.platform === 'win32'
+const bootIdFile = '/proc/sys/kernel/random/boot_id'
 
 export function isAlive(pid: number): boolean {
   try {
@@ -21,12 +23,40 @@ export function isAlive(pid: number): boolean {
 }
 
 /** The id and the time of birth, as one word. On Windows the id alone. */
-export function identityOf(pid: number): string {
+function identityOf(pid: number): string {
   // The 20th field after the name is the start in clock ticks since boot.
-  const birth = onLinux
-    ? `${read('/proc/sys/kernel/random/boot_id')} ${statFields(pid)[19]}`
-    : ps('lstart=', pid)
+  const birth = onLinux ? `${read(bootIdFile)} ${statFields(pid)[19]}` : ps('lstart=', pid)
   return `${pid}-${birth.trim().replaceAll(/\W+/g, '-')}`
+}
+
+let identity: string | undefined
+let place: string | undefined
+
+export function ownIdentity(): string {
+  identity ??= identityOf(process.pid)
+  return identity
+}
+
+/**
+ * Where process ids are those of this process: the boot of the machine and the namespace, as one
+ * word. Containers have namespaces of their own.
+ */
+export function ownPlace(): string {
+  place ??= `${bootId().trim() || hostname()}-${pidNamespace()}`.replaceAll(/\W+/g, '-')
+  return place
+}
+
+function bootId(): string {
+  if (onLinux) return read(bootIdFile)
+  return onWindows ? '' : output('sysctl', ['-n', 'kern.bootsessionuuid'])
+}
+
+function pidNamespace(): string {
+  try {
+    return readlinkSync('/proc/self/ns/pid')
+  } catch {
+    return ''
+  }
 }
 
 export const pidOf = (identity: string) => Number.parseInt(identity, 10)

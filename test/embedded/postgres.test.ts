@@ -7,10 +7,12 @@ import {
   readdirSync,
   readFileSync,
   renameSync,
+  rmSync,
   statSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { hostname, tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import t from 'tap'
 import { isAlive } from '../../src/embedded/processes.ts'
@@ -18,6 +20,7 @@ import { until } from '../process/until.ts'
 import {
   backendOf,
   canBlockNamespaces,
+  canStartContainer,
   failure,
   modeOf,
   open,
@@ -292,6 +295,78 @@ t.test(
     }
   },
 )
+
+// The process id is that of a living process, whose birth is another.
+const lockFromElsewhere = `serve ${process.pid}-another another-place pod-1`
+const elsewhere = `process ${process.pid} on pod-1, in another container or on another machine`
+
+t.test('the owner touches its lock, even while its main thread is busy', async (t) => {
+  const dataDir = await usedDir(t)
+  await open(t, dataDir)
+  const touchedMs = () => statSync(lockOf(dataDir)).mtimeMs
+  const beforeMs = touchedMs()
+  const giveUpAtMs = performance.now() + 60_000
+  while (touchedMs() === beforeMs && performance.now() < giveUpAtMs);
+  t.not(touchedMs(), beforeMs)
+})
+
+t.test('beside a service in another container, nothing starts and the message says where', async (t) => {
+  const dataDir = await usedDir(t)
+  const lock = lockOf(dataDir)
+  const pidFile = join(dataDir, 'postgres', 'postmaster.pid')
+  writeFileSync(lock, lockFromElsewhere)
+  writeFileSync(pidFile, 'guard of the other Postgres')
+  const touching = setInterval(() => utimesSync(lock, new Date(), new Date()), 100)
+  t.teardown(() => clearInterval(touching))
+  const served = `DATA_DIR ${dataDir} is already served by another Latchkey (${elsewhere})`
+  t.equal(
+    await failure(t, dataDir, 'serve'),
+    `${served}: stop that one first, or give this one a DATA_DIR of its own`,
+  )
+  t.equal(await failure(t, dataDir, 'command'), `${served}: run the command there, or stop that one first`)
+  t.equal(readFileSync(lock, 'utf8'), lockFromElsewhere)
+  t.equal(readFileSync(pidFile, 'utf8'), 'guard of the other Postgres')
+  clearInterval(touching)
+  await open(t, dataDir)
+})
+
+t.test('a lock from elsewhere is removed after 5 s without a touch', async (t) => {
+  const dataDir = await usedDir(t)
+  writeFileSync(lockOf(dataDir), lockFromElsewhere)
+  writeFileSync(`${lockOf(dataDir)}.breaking`, lockFromElsewhere)
+  const startMs = performance.now()
+  await open(t, dataDir)
+  t.ok(performance.now() - startMs > 5_000)
+})
+
+t.test('a service that was suspended and replaced gives up, and leaves the new owner alone', async (t) => {
+  const dataDir = await usedDir(t)
+  const service = await open(t, dataDir)
+  const pid = postmasterOf(dataDir)
+  writeFileSync(lockOf(dataDir), lockFromElsewhere)
+  t.teardown(() => rmSync(lockOf(dataDir)))
+  t.match(await service.exited, /^Another Latchkey has taken over DATA_DIR .* no sign of life/)
+  await service.stop()
+  await until('its Postgres is gone', () => !isAlive(pid))
+  t.equal(readFileSync(lockOf(dataDir), 'utf8'), lockFromElsewhere)
+  t.ok(existsSync(join(dataDir, 'postgres', 'postmaster.pid')), 'it may be that of the new owner')
+})
+
+const noContainer = !canStartContainer() && 'this user cannot make a namespace for process ids'
+
+t.test('a service in another container', { skip: noContainer }, async (t) => {
+  const dataDir = await usedDir(t)
+  const service = await openElsewhere(t, dataDir, 'serve', { inContainer: true })
+  await store(service.url, 'in the container')
+  const where = `process 1 on ${hostname()}, in another container or on another machine`
+  t.match(await failure(t, dataDir), `already served by another Latchkey (${where})`)
+  t.equal(await stored(service.url), 'in the container', 'it is undisturbed')
+
+  service.child.kill('SIGKILL')
+  await service.ended
+  const next = await open(t, dataDir)
+  t.equal(await stored(next.url), 'in the container', 'after it was killed, the next start finds the data')
+})
 
 t.test('after the crash of one backend the service still holds its DATA_DIR', async (t) => {
   const dataDir = await usedDir(t)
