@@ -104,7 +104,10 @@ async function missingOf(sql: Query, files: MigrationFile[]): Promise<MigrationF
     select current_schema() as schema, to_regclass(quote_ident(current_schema()) || '.schema_version') as known`
   if (place!.schema === null)
     throw new Error('the Postgres of DATABASE_URL: the role can use none of the schemas in its search_path')
-  if (place!.known === null) return files
+  if (place!.known === null) {
+    await refuseSecond(sql, place!.schema)
+    return files
+  }
   const rows = await sql`select version::int, md5 from schema_version`
   const applied = new Map(rows.map(({ version, md5 }) => [version as number, md5 as string | null]))
   const newest = Math.max(0, ...applied.keys())
@@ -113,6 +116,24 @@ async function missingOf(sql: Query, files: MigrationFile[]): Promise<MigrationF
       throw new Error(`migration ${version} (${name}) was changed after it was applied`)
   }
   return files.filter(({ version }) => version > newest)
+}
+
+/**
+ * A schema with the role's name, or a change of the search path, hides an installation further back:
+ * migrating would make a second, empty one. Other programs have a schema_version too, but without
+ * md5 and api_keys.
+ */
+async function refuseSecond(sql: Query, schema: string) {
+  const [existing] = await sql`
+    select name from unnest(current_schemas(false)) with ordinality as path (name, place)
+    join pg_attribute on attrelid = to_regclass(quote_ident(name) || '.schema_version') and attname = 'md5'
+    where to_regclass(quote_ident(name) || '.api_keys') is not null
+    order by place limit 1`
+  if (existing === undefined) return
+  const [inUse, empty] = [existing.name, schema].map(encodeURIComponent)
+  throw new Error(
+    `the Postgres of DATABASE_URL: schema "${schema}" is first in the search_path, but Latchkey is in "${existing.name}": add ?search_path=${inUse} to the URL, or ?search_path=${empty} for a second, empty Latchkey`,
+  )
 }
 
 /** What the database and this package each lack. Throws if a file was changed after it was applied. */

@@ -1,7 +1,7 @@
 // Migrations on real databases: once each, completely or not at all, by any number of instances at
 // once.
 import t, { type Test } from 'tap'
-import { migrate } from '../../src/postgres/migrate.ts'
+import { compareSchema, migrate } from '../../src/postgres/migrate.ts'
 import { dropAuditPartitions, ensurePartitions } from '../../src/postgres/partitions.ts'
 import { until } from '../process/until.ts'
 import { openDatabase, useServices } from '../services/index.ts'
@@ -264,6 +264,22 @@ t.test("another application's tables in a schema behind ours are left alone", as
   t.equal((await own`select current_schema() as name`)[0]!.name, 'app')
   t.strictSame(await partitionsOf(own, 'app'), await days(sql, 0, 7))
   t.strictSame(await tablesOf(sql), [today, 'schema_version', 'users'])
+})
+
+t.test('a schema that comes before the one of Latchkey gets no second, empty Latchkey', async (t) => {
+  const { url, sql } = await empty(t)
+  await migrate(url)
+  await sql`create schema postgres`
+  const refused = {
+    message:
+      /schema "postgres" is first .* Latchkey is in "public": add \?search_path=public .* \?search_path=postgres/,
+  }
+  await t.rejects(migrate(url), refused)
+  await t.rejects(compareSchema(openDatabase(t, url)), refused, 'doctor says the same')
+  t.strictSame(await tablesOf(sql, 'postgres'), [])
+  t.strictSame(await migrate(`${url}?search_path=public`), [], 'as it advises')
+  t.ok((await migrate(`${url}?search_path=postgres`)).length > 0)
+  t.strictSame(await migrate(url), [])
 })
 
 t.test('one database can have Latchkey in several schemas, also by ?options=', async (t) => {
