@@ -26,6 +26,8 @@ export interface Server {
   connect(options: postgres.Options<Record<string, never>> & { connect_timeout: number }): Sql
   /** New connections go to the next host, as they do after a connection that never worked. */
   moveOn(): void
+  /** Those that this end has closed count until the server closes them too. */
+  openConnections(): number
 }
 
 /** Throws if the TLS settings are invalid. */
@@ -34,6 +36,7 @@ export function postgresAt(databaseUrl: string, env: SslSettings = {}): Server {
   const { hosts } = address
   let current = 0
   let notBeforeMs = 0
+  let openConnections = 0
 
   const moveOnFrom = (index: number, hadAnswered: boolean) => {
     if (current === index) current = (index + 1) % hosts.length
@@ -46,6 +49,8 @@ export function postgresAt(databaseUrl: string, env: SslSettings = {}): Server {
     try {
       if (index === 0) await sleep(Math.max(0, notBeforeMs - performance.now()), undefined, { signal })
       const socket = await dial(hosts[index]!, address, timeoutMs, signal)
+      openConnections++
+      socket.once('close', () => openConnections--)
       watch(socket, (hadAnswered) => moveOnFrom(index, hadAnswered))
       return socket
     } catch (error) {
@@ -71,6 +76,7 @@ export function postgresAt(databaseUrl: string, env: SslSettings = {}): Server {
       return sql
     },
     moveOn: () => moveOnFrom(current, true),
+    openConnections: () => openConnections,
   }
 }
 

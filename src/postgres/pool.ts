@@ -54,6 +54,17 @@ export interface Pool {
 const statementTimeoutShare = 0.8
 const silentShare = 0.95
 /**
+ * Replacing silent connections helps if only they are broken, so the first time it happens at once.
+ * If the server hangs, it keeps the old ones: a commit that waits for a lost synchronous standby
+ * obeys no timeout. So the next connections get a second, and then four times as long each time: in
+ * an hour of this a pool replaces its connections seven times. TCP keepalive still finds a server
+ * that is gone.
+ */
+const silentPauseMs = 1000
+const silentPauseGrowth = 4
+/** How often to check whether the server works again, which ends the pause. */
+const silentCheckMs = 1000
+/**
  * How often to try a new connection while the server takes no writes (a standby, or a former
  * primary). Another server may be behind the same address by then, and open connections would stay
  * with the old one.
@@ -69,6 +80,7 @@ export function createPool(options: PoolOptions): Pool {
   const server = postgresAt(url, ssl)
   let openedAtMs = 0
   let readOnly = false
+  let pauseMs = 0
   let current = open()
 
   function open(): Connections {
@@ -149,9 +161,23 @@ export function createPool(options: PoolOptions): Pool {
    * lost.
    */
   function renewIfSilent(place: Place) {
-    const leftMs = place.startedAtMs + timeoutMs * silentShare - performance.now()
-    const renewing = setTimeout(() => places.has(place) && renew(place.from), Math.max(0, leftMs))
+    const leftMs = () =>
+      Math.max(place.startedAtMs + timeoutMs * silentShare, openedAtMs + pauseMs) - performance.now()
+    const renewing = setTimeout(
+      () => {
+        if (!places.has(place)) return
+        if (leftMs() > 0) return renewIfSilent(place)
+        pauseMs = pauseMs === 0 ? silentPauseMs : pauseMs * silentPauseGrowth
+        renew(place.from)
+      },
+      Math.min(Math.max(0, leftMs()), silentCheckMs),
+    )
     renewing.unref()
+  }
+
+  /** Reads may succeed while commits hang, so a success alone proves nothing. */
+  function endPause() {
+    if (server.openConnections() <= max) pauseMs = 0
   }
 
   /** Works out from an error whether the connection is still usable. */
@@ -183,7 +209,9 @@ export function createPool(options: PoolOptions): Pool {
           throw new Unavailable('too late')
         }
         try {
-          return await work(place.sql)
+          const result = await work(place.sql)
+          endPause()
+          return result
         } catch (error) {
           judge(error, place)
           throw error

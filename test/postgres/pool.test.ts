@@ -257,6 +257,39 @@ for (const { max, timeoutMs } of [
   })
 }
 
+t.test('while commits hang, connections do not pile up at the server', async (t) => {
+  const look = openDatabase(t, server.url, 4)
+  const setStandby = async (name: string) => {
+    await look`alter system set synchronous_standby_names = ${look.unsafe(`'${name}'`)}`
+    await look`select pg_reload_conf()`
+  }
+  const connections = async () => {
+    const [row] = await look`select count(*)::int from pg_stat_activity
+      where application_name = 'latchkey hanging'`
+    return row!.count as number
+  }
+  await look`create table written (id int)`
+  const max = 4
+  const pool = open(t, { purpose: 'hanging', max })
+  const write = () => pool.run((sql) => sql`insert into written values (1)`, 'writes')
+  await until('it writes', async () => (await outcomes([write()]))[0] === null)
+
+  t.teardown(() => setStandby(''))
+  await setStandby('gone')
+  await until('commits hang', async () => isUnavailable((await outcomes([write()]))[0]))
+  for (let round = 0; round < 8; round++) {
+    const writes = outcomes([write(), write()])
+    t.strictSame(await outcomes([ask(pool, 'reads')]), [null], 'a read succeeds meanwhile')
+    t.ok((await writes).every(isUnavailable))
+  }
+  const most = await connections()
+  t.ok(most <= max * 3, `${most} connections`)
+
+  await setStandby('')
+  await until('it writes again', async () => (await outcomes([write()]))[0] === null, 5000)
+  await until('the server is rid of the old ones', async () => (await connections()) <= max)
+})
+
 /** One try in 200 ms for each connection; a pool that is replaced tries at once. */
 const triesMax = (sinceMs: number) => max * (2 + (performance.now() - sinceMs) / 100)
 
