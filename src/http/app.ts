@@ -23,6 +23,7 @@ import { type KeyRoutesOptions, keyRoutes } from './routes/keys.ts'
 import { type UsageRouteOptions, usageRoute } from './routes/usage.ts'
 import { verifyRoute } from './routes/verify.ts'
 import { serverOptions } from './server-options.ts'
+import { closeUnread } from './unread.ts'
 
 export interface AppOptions<C extends Caller>
   extends Omit<KeyRoutesOptions, 'defaultRateLimitRpm' | 'maxRateLimitRpm' | 'basePath'>,
@@ -75,6 +76,7 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
     return503OnClosing: false,
     forceCloseConnections: 'idle',
   })
+  closeUnread(app.server)
 
   let boundPort = port
   app.server.once('listening', () => {

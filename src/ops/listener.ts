@@ -13,6 +13,7 @@ import type { Config } from '../config.ts'
 import { Fastify } from '../http/fastify.ts'
 import { actorOf } from '../http/routes/actor.ts'
 import { serverOptions } from '../http/server-options.ts'
+import { closeUnread } from '../http/unread.ts'
 import openapi from '../openapi/document.ts'
 import type { Service } from '../process/service.ts'
 import { newId } from '../rules/id.ts'
@@ -53,6 +54,7 @@ export function createOps(options: OpsOptions): FastifyInstance {
   const newRequestId = () => newId('req_')
   const sessions = createSessions(options.tokens, now)
   const ops: FastifyInstance = Fastify({ ...serverOptions(newRequestId), forceCloseConnections: true })
+  closeUnread(ops.server)
   ops.register(errors, { docsBase, redact, onError })
   ops.register(httpFraming, { newRequestId })
   ops.addHook('onRequest', async (_request, reply) => {
