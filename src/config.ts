@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { rateLimitMax } from '../schemas/bounds.ts'
+import { idKinds } from './rules/id.ts'
 import { parseRedisUrl, type RedisServers } from './rules/redis-url.ts'
 
 export interface Config {
@@ -135,9 +136,9 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
     tokenPrefix: text(
       'KEY_PREFIX',
       'lk',
-      '2 to 16 letters and digits, beginning with a letter, and not apk, aud, ins, req or usr',
+      `2 to 16 letters and digits, beginning with a letter, and none of ${idKinds.join(', ')}`,
       // A key that begins like an id would pass for one, and could get into a log of statements.
-      /^(?!(?:apk|aud|ins|req|usr)$)[A-Za-z][0-9A-Za-z]{1,15}$/,
+      new RegExp(`^(?!(?:${idKinds.join('|')})$)[A-Za-z][0-9A-Za-z]{1,15}$`),
     ),
     keyCacheSeconds: integer('KEY_CACHE_SECONDS', 5, 0, 60),
     outageCacheSeconds: integer('OUTAGE_CACHE_SECONDS', 60, 0, 60),

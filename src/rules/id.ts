@@ -8,7 +8,8 @@
 import { randomBytes } from 'node:crypto'
 import { requestIdPattern } from '../../schemas/bounds.ts'
 
-export type IdPrefix = 'apk_' | 'usr_' | 'aud_' | 'req_' | 'ins_'
+export const idKinds = ['apk', 'usr', 'aud', 'req', 'ins'] as const
+export type IdPrefix = `${(typeof idKinds)[number]}_`
 
 const base36 = (n: number | bigint, width: number) => n.toString(36).padStart(width, '0')
 const processPart = base36(randomBytes(8).readBigUInt64BE() % 36n ** 12n, 12)
