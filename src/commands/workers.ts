@@ -34,8 +34,8 @@ const portMax = 65535
 /** How many workers to run. Throws if several could not share what they count and store. */
 export function workerCount({ workers: wanted, databaseUrl, redis, opsPort }: Config): number {
   const canShare = databaseUrl !== null && redis !== null
-  if (wanted === 'auto' && !canShare) return 1
-  const workers = wanted === 'auto' ? Math.min(availableParallelism(), workersMax) : wanted
+  const auto = canShare ? Math.min(availableParallelism(), workersMax) : 1
+  const workers = wanted === 'auto' ? auto : wanted
   if (workers > 1 && !canShare)
     throw new Error(
       'WORKERS above 1 needs DATABASE_URL and REDIS_URL: without them each worker would have its own',
