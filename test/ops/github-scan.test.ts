@@ -241,12 +241,16 @@ t.test('a megabyte is read whole, and more is too much', async (t) => {
   t.equal(streamed.status, 413)
 })
 
+/** The head of a report, as bytes. */
+function headOf(body: string) {
+  const head = Object.entries(signedBy(current, body)).map(([name, value]) => `${name}: ${value}`)
+  return `POST ${path} HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\n${head.join('\r\n')}\r\n\r\n`
+}
+
 t.test('bodies that nobody has verified yet take a bounded memory', async (t) => {
-  const head = Object.entries(signedBy(current, '[]')).map(([name, value]) => `${name}: ${value}`)
   const sockets = Array.from({ length: 32 }, () => connect(ops.port, '127.0.0.1'))
   t.teardown(() => sockets.forEach((socket) => void socket.destroy()))
-  for (const socket of sockets)
-    socket.write(`POST ${path} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n${head.join('\r\n')}\r\n\r\n[`)
+  for (const socket of sockets) socket.write(`${headOf('[]')}[`)
   await refusedBecause(/^too many unverified reports at once$/)
   for (const socket of sockets.slice(1)) socket.destroy()
   await until('there is room again', async () => (await report([])).status === 200)
@@ -255,11 +259,9 @@ t.test('bodies that nobody has verified yet take a bounded memory', async (t) =>
 })
 
 t.test('reports whose sender has gone leave no trace', async (t) => {
-  const head = Object.entries(signedBy(current, '[]')).map(([name, value]) => `${name}: ${value}`)
-  const request = `POST ${path} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n${head.join('\r\n')}\r\n\r\n[]`
   for (let n = 0; n < 40; n++) {
     const socket = connect(ops.port, '127.0.0.1').on('error', () => {})
-    socket.end(request)
+    socket.end(`${headOf('[]')}[]`)
     await once(socket.resume(), 'close')
   }
   t.equal((await report([])).status, 200)

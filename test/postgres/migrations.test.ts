@@ -13,6 +13,20 @@ async function empty(t: Test) {
   const url = await services.createDatabase()
   return { url, sql: openDatabase(t, url, 4) }
 }
+
+/** An empty database that has this setting. */
+async function emptyWith(t: Test, setting: string, value: string) {
+  const { url, sql } = await empty(t)
+  const name = new URL(url).pathname.slice(1)
+  await sql`alter database ${sql(name)} set ${sql(setting)} to ${sql.unsafe(`'${value}'`)}`
+  return url
+}
+
+/** Creates the partitions of the database's UTC days, 0 being today. */
+const createDays = (sql: Sql, from: number, to: number) => sql`
+  select create_day_partitions('audit_refusals', today + ${from}::int, today + ${to}::int)
+  from (select (now() at time zone 'UTC')::date as today) as day`
+
 type Sql = ReturnType<typeof openDatabase>
 
 async function tablesOf(sql: Sql, schema = 'public'): Promise<string[]> {
@@ -116,9 +130,7 @@ t.test('a migration that fails leaves nothing half-done', async (t) => {
 
 for (const zone of ['Pacific/Kiritimati', 'Pacific/Pago_Pago']) {
   t.test(`partitions begin and end at midnight UTC on a database in ${zone}`, async (t) => {
-    const { url, sql: setting } = await empty(t)
-    const name = new URL(url).pathname.slice(1)
-    await setting`alter database ${setting(name)} set timezone to ${setting.unsafe(`'${zone}'`)}`
+    const url = await emptyWith(t, 'timezone', zone)
     await migrate(url)
     const sql = openDatabase(t, url, 4)
     t.equal((await sql`show timezone`)[0]!.TimeZone, zone)
@@ -138,24 +150,21 @@ for (const zone of ['Pacific/Kiritimati', 'Pacific/Pago_Pago']) {
 
 for (const style of ['SQL, YMD', 'Postgres, YMD', 'German, YMD', 'German, MDY']) {
   t.test(`partitions are created and dropped on a database with the DateStyle ${style}`, async (t) => {
-    const { url, sql: setting } = await empty(t)
-    const name = new URL(url).pathname.slice(1)
-    await setting`alter database ${setting(name)} set datestyle to ${setting.unsafe(`'${style}'`)}`
+    const url = await emptyWith(t, 'datestyle', style)
     await migrate(url)
     const sql = openDatabase(t, url, 4)
     t.equal((await sql`show datestyle`)[0]!.DateStyle, style)
     t.strictSame(await partitionsOf(sql), await days(sql, 0, 7))
     const past = await days(sql, -3, -1)
-    await sql`select create_day_partitions('audit_refusals', today - 3, today - 1)
-      from (select (now() at time zone 'UTC')::date as today) as day`
+    await createDays(sql, -3, -1)
     t.strictSame(await dropAuditPartitions(sql, 2), past.slice(0, 1))
   })
 }
 
 t.test('a name needs no capital S on a database without standard_conforming_strings', async (t) => {
-  const { url, sql } = await empty(t)
-  await sql`alter database ${sql(new URL(url).pathname.slice(1))} set standard_conforming_strings = off`
+  const url = await emptyWith(t, 'standard_conforming_strings', 'off')
   await migrate(url)
+  const sql = openDatabase(t, url)
   await sql`insert into users (id, name, external_id) values ('usr_1', 'ann', 'crm-7')`
   await t.rejects(sql`insert into users (id, name) values ('usr_2', ' ')`, {
     message: /user_name_is_not_blank/,
@@ -235,8 +244,7 @@ t.test('partitions of a migrated database', async (t) => {
   })
 
   await t.test('one call drops the 50 oldest: each holds 13 locks until it ends', async (t) => {
-    await sql`select create_day_partitions('audit_refusals', today - 60, today - 9)
-      from (select (now() at time zone 'UTC')::date as today) as day`
+    await createDays(sql, -60, -9)
     const old = await days(sql, -60, -9)
     for (const expected of [old.slice(0, 50), old.slice(50), []])
       t.strictSame(await dropAuditPartitions(sql, 8), expected)
