@@ -7,7 +7,10 @@ import { errorOf, LatchkeyError, noResponse } from './errors.ts'
 export interface ClientOptions {
   /** Where the service is, for example `https://keys.example.com`. A path is kept. */
   baseUrl: string
-  /** For one attempt, from the first byte sent to the last one received. Default 10,000. */
+  /**
+   * For one attempt, from the first byte sent to the last one received. Default 10,000 for GET, and
+   * 110,000 otherwise, which is longer than the service takes for any change.
+   */
   timeoutMs?: number
   /** Attempts after the first. Default 2. */
   retries?: number
@@ -39,6 +42,13 @@ export const has = (member: string) => (body: object) => member in body
 
 export type Send = <T>(call: Call) => Promise<T>
 
+const readTimeoutMs = 10_000
+/**
+ * The slowest change takes the service 99 s: 31 s in Postgres for all keys of a user, and then,
+ * without Redis and with the largest KEY_CACHE_SECONDS, 68 s until every instance has seen it. A
+ * client that gives up earlier loses the `plain_key` of a rotation that has taken place.
+ */
+const changeTimeoutMs = 110_000
 /** Spreads clients that wait for the same minute to end. */
 const jitterMaxMs = 1000
 const backoffBaseMs = 200
@@ -46,7 +56,7 @@ const backoffBaseMs = 200
 const visibleAscii = /^[\x21-\x7e]+$/
 
 export function createSend(token: string, options: ClientOptions): Send {
-  const { timeoutMs = 10_000, retries = 2, retryAfterMaxS = 60 } = options
+  const { timeoutMs, retries = 2, retryAfterMaxS = 60 } = options
   const fetchNow = options.fetch ?? ((url, init) => fetch(url, init))
   const base = baseOf(options.baseUrl)
   // The platform's own message would show the token.
@@ -69,7 +79,7 @@ export function createSend(token: string, options: ClientOptions): Send {
   async function once({ method, path, query, body, signal, isOurs = has('id') }: Call): Promise<unknown> {
     // Outside `try`: an id that cannot be encoded is not the network's fault.
     const url = `${base}/${path.map(encodeURIComponent).join('/')}${queryOf(query)}`
-    const timeout = AbortSignal.timeout(timeoutMs)
+    const timeout = AbortSignal.timeout(timeoutMs ?? (method === 'GET' ? readTimeoutMs : changeTimeoutMs))
     let response: Response
     let text: string
     try {

@@ -8,6 +8,8 @@ import {
   createClient,
   type LatchkeyError,
 } from '../../src/client/index.ts'
+import { elsewhereMs } from '../../src/rules/clock-rates.ts'
+import { poolBounds } from '../../src/wiring/pools.ts'
 
 type Reply = { status: number; retryAfter?: string; body?: string } | Error
 const key = { id: 'apk_1', name: 'a' }
@@ -160,6 +162,35 @@ t.test('the caller can end a wait, and an attempt has a time limit', async (t) =
   const alive = setInterval(() => {}, 1000)
   await t.rejects(createClient(options).verify(), { code: 'timeout', status: 0 })
   clearInterval(alive)
+})
+
+t.test('a change has more time than the slowest one takes, and a read 10 s', async (t) => {
+  const timeouts = t.capture(AbortSignal, 'timeout', AbortSignal.timeout)
+  const fetch = async () => Response.json({ ...key, revoked: 1 })
+  const options = { baseUrl: 'http://latchkey.test', fetch }
+  const admin = createAdminClient({ ...options, token: 'operator' })
+  const { keys } = createClient({ ...options, key: 'lk_1' })
+  const changes = [
+    () => keys.create({ name: 'a' }),
+    () => keys.update('apk_1', { name: 'b' }),
+    () => keys.rotate('apk_1'),
+    () => keys.revoke('apk_1'),
+    () => admin.users.revokeKeys('usr_1'),
+    () => admin.users.delete('usr_1'),
+  ]
+  for (const change of changes) await change()
+  // 60 s is the largest KEY_CACHE_SECONDS. A fence has 4 s more, and its last query another second.
+  const publishMs = elsewhereMs(60_000) + 250 + 4000 + poolBounds.instances.timeoutMs
+  const slowestMs = poolBounds.management.timeoutMs + poolBounds.operator.timeoutMs + publishMs
+  const given = timeouts().map(({ args: [ms] }) => ms)
+  t.equal(given.length, changes.length)
+  for (const ms of given) t.ok(ms > slowestMs, `${ms} ms`)
+  await keys.get('apk_1')
+  await createClient({ ...options, key: 'lk_1', timeoutMs: 1000 }).keys.rotate('apk_1')
+  t.strictSame(
+    timeouts().map(({ args: [ms] }) => ms),
+    [10_000, 1000],
+  )
 })
 
 t.test('a key that cannot be in a header is refused without being shown', async (t) => {
