@@ -94,10 +94,13 @@ t.test('nginx spreads requests, and passes on who the client is', async (t) => {
     fetch(`${front.url}/v1/verify`, { headers: { 'x-forwarded-for': '203.0.113.9', ...headers } })
   for (let n = 0; n < 9; n++) t.equal((await verify({ authorization: `Bearer ${token}` })).status, 200)
   for (const { service } of backends) t.ok(service.metrics.traffic().answers[2]! > 0)
-  const refused = await verify({})
-  t.equal(refused.status, 401)
-  const [entry] = await backends[0]!.service.stores.audit.find(refused.headers.get('x-request-id')!)
-  t.equal(entry?.ip, '127.0.0.1', 'not what the client said')
+  for (const name of ['X-Forwarded-Method', 'X-Forwarded-Uri', 'X-Original-Method', 'X-Original-URI']) {
+    const refused = await verify({ [name]: '/made-up' })
+    t.equal(refused.status, 401)
+    const [entry] = await backends[0]!.service.stores.audit.find(refused.headers.get('x-request-id')!)
+    const asked = { method: 'GET', path: '/v1/verify', ip: '127.0.0.1', details: null }
+    t.match(entry, asked, `not what the client said, nor in ${name}`)
+  }
 })
 
 const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
