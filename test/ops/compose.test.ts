@@ -14,6 +14,8 @@ const read = (name: string) => readFile(new URL(name, root), 'utf8')
 
 interface Service {
   image: string
+  build?: string
+  pull_policy?: string
   environment?: Record<string, string>
   volumes?: string[]
   depends_on?: Record<string, unknown>
@@ -41,6 +43,16 @@ t.test('everything that a service names is there, and nothing is open beyond thi
       t.ok(source! in volumes || existsSync(new URL(source!, root)), `${name} mounts ${source}`)
     }
   }
+})
+
+t.test('one service builds the image, and none pulls it', async (t) => {
+  const own = Object.entries(services).filter(([, { image }]) => image === 'latchkey')
+  t.strictSame(
+    own.map(([name]) => name),
+    instances,
+  )
+  t.equal(own.filter(([, { build }]) => build === '.').length, 1)
+  for (const [name, { pull_policy }] of own) t.equal(pull_policy, 'never', name)
 })
 
 t.test('three instances have a valid configuration and nothing to write to', async (t) => {
