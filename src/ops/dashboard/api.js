@@ -10,9 +10,9 @@ class Fault extends Error {
 }
 
 /**
- * Longer than the slowest change: 30 s in Postgres, and up to 64 s until every instance sees it.
+ * Longer than the slowest change: 30 s in Postgres, and up to 68 s until every instance sees it.
  */
-const timeoutMs = 100_000
+const timeoutMs = 110_000
 
 export async function request(method, path, json) {
   const response = await fetch(path, {
