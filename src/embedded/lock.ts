@@ -80,11 +80,14 @@ export function unlock(path: string): void {
   if (!isTakenOver(path)) rmSync(path, { force: true })
 }
 
-/** For an owner that was suspended, so that others took it for dead. */
+/**
+ * For an owner that was suspended, so that others took it for dead. No lock means the same: another
+ * owner has come and gone.
+ */
 export function isTakenOver(path: string): boolean {
   try {
     const lock = read(path)
-    return lock !== null && (lock.identity !== ownIdentity() || lock.place !== ownPlace())
+    return lock?.identity !== ownIdentity() || lock.place !== ownPlace()
   } catch {
     // A disk that fails for a moment says nothing about the owner.
     return false

@@ -339,18 +339,27 @@ t.test('a lock from elsewhere is removed after 5 s without a touch', async (t) =
   t.ok(performance.now() - startMs > 5_000)
 })
 
-t.test('a service that was suspended and replaced gives up, and leaves the new owner alone', async (t) => {
-  const dataDir = await usedDir(t)
-  const service = await open(t, dataDir)
-  const pid = postmasterOf(dataDir)
-  writeFileSync(lockOf(dataDir), lockFromElsewhere)
-  t.teardown(() => rmSync(lockOf(dataDir)))
-  t.match(await service.exited, /^Another Latchkey has taken over DATA_DIR .* no sign of life/)
-  await service.stop()
-  await until('its Postgres is gone', () => !isAlive(pid))
-  t.equal(readFileSync(lockOf(dataDir), 'utf8'), lockFromElsewhere)
-  t.ok(existsSync(join(dataDir, 'postgres', 'postmaster.pid')), 'it may be that of the new owner')
-})
+for (const [what, lock] of [
+  ['', lockFromElsewhere],
+  [' by one that has ended already', null],
+] as const) {
+  t.test(
+    `a service that was suspended and replaced${what} gives up, and leaves the files alone`,
+    async (t) => {
+      const dataDir = await usedDir(t)
+      const service = await open(t, dataDir)
+      const pid = postmasterOf(dataDir)
+      t.teardown(() => rmSync(lockOf(dataDir), { force: true }))
+      if (lock === null) rmSync(lockOf(dataDir))
+      else writeFileSync(lockOf(dataDir), lock)
+      t.match(await service.exited, /^Another Latchkey has taken over DATA_DIR .* no sign of life/)
+      await service.stop()
+      await until('its Postgres is gone', () => !isAlive(pid))
+      t.equal(existsSync(lockOf(dataDir)) ? readFileSync(lockOf(dataDir), 'utf8') : null, lock)
+      t.ok(existsSync(join(dataDir, 'postgres', 'postmaster.pid')), 'it may be that of the new owner')
+    },
+  )
+}
 
 const noContainer = !canStartContainer() && 'this user cannot make a namespace for process ids'
 
