@@ -113,7 +113,7 @@ async function own(dir: DataDir, { mustExist, onProgress = () => {} }: Options):
     if (hasDatabase(dir)) readPassword(dir)
     else if (mustExist) throw noDatabase(dir.path)
     const postmaster = await findOrStart(dir, onProgress)
-    const atExit = () => tellToStop(dir)
+    const atExit = () => (isTakenOver(dir.lock) ? killPostmaster(postmaster) : tellToStop(dir))
     process.once('exit', atExit)
     const leave = async () => {
       // A command that comes now must not join a server that is about to stop.

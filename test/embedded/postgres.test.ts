@@ -361,6 +361,22 @@ for (const [what, lock] of [
   )
 }
 
+t.test('one that was replaced and ends at once kills its Postgres', async (t) => {
+  const dataDir = await usedDir(t)
+  const others = process.listeners('exit')
+  await open(t, dataDir)
+  const atExit = process.listeners('exit').find((one) => !others.includes(one))!
+  const pid = postmasterOf(dataDir)
+  writeFileSync(lockOf(dataDir), lockFromElsewhere)
+  t.teardown(() => rmSync(lockOf(dataDir)))
+  // Without a pause, in which it would notice.
+  atExit(0)
+  const giveUpAtMs = performance.now() + 20_000
+  while (isAlive(pid) && performance.now() < giveUpAtMs);
+  t.equal(isAlive(pid), false)
+  t.ok(existsSync(join(dataDir, 'postgres', 'postmaster.pid')), 'an orderly stop would remove it')
+})
+
 const noContainer = !canStartContainer() && 'this user cannot make a namespace for process ids'
 
 t.test('a service in another container', { skip: noContainer }, async (t) => {
