@@ -107,7 +107,8 @@ const touching = `
 /** Until the returned function is called. */
 export function keepTouching(path: string): () => void {
   const workerData = { path, everyMs: touchEveryMs }
-  const worker = new Worker(touching, { eval: true, execArgv: [], workerData })
+  // A module that the application preloads, by argument or by NODE_OPTIONS, may fail in a thread.
+  const worker = new Worker(touching, { eval: true, execArgv: [], env: {}, workerData })
   worker.unref()
   return () => void worker.terminate()
 }

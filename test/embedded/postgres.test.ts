@@ -310,6 +310,16 @@ t.test('the owner touches its lock, even while its main thread is busy', async (
   t.not(touchedMs(), beforeMs)
 })
 
+t.test('a preload of NODE_OPTIONS that fails in threads does not keep the owner from it', async (t) => {
+  const dataDir = await usedDir(t)
+  const preload = join(parentDir(t), 'preload.cjs')
+  writeFileSync(preload, `if (require('worker_threads').workerData?.everyMs) process.chdir('/')`)
+  await openElsewhere(t, dataDir, 'serve', { nodeOptions: `--require=${preload}` })
+  const touchedMs = () => statSync(lockOf(dataDir)).mtimeMs
+  const beforeMs = touchedMs()
+  await until('it is touched', () => touchedMs() !== beforeMs)
+})
+
 t.test('beside a service in another container, nothing starts and the message says where', async (t) => {
   const dataDir = await usedDir(t)
   const lock = lockOf(dataDir)
