@@ -108,8 +108,9 @@ const whereabouts = ({ identity, isElsewhere, host }: Owner) =>
   `process ${pidOf(identity)}${isElsewhere ? ` on ${host}, in another container or on another machine` : ''}`
 
 async function own(dir: DataDir, { mustExist, onProgress = () => {} }: Options): Promise<EmbeddedPostgres> {
-  const stopTouching = keepTouching(dir.lock)
+  let stopTouching = () => {}
   try {
+    stopTouching = keepTouching(dir.lock)
     if (hasDatabase(dir)) readPassword(dir)
     else if (mustExist) throw noDatabase(dir.path)
     const postmaster = await findOrStart(dir, onProgress)

@@ -12,8 +12,10 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
 import { hostname, tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
+import threads from 'node:worker_threads'
 import t from 'tap'
 import { isAlive } from '../../src/embedded/processes.ts'
 import { until } from '../process/until.ts'
@@ -318,6 +320,22 @@ t.test('a preload of NODE_OPTIONS that fails in threads does not keep the owner 
   const touchedMs = () => statSync(lockOf(dataDir)).mtimeMs
   const beforeMs = touchedMs()
   await until('it is touched', () => touchedMs() !== beforeMs)
+})
+
+t.test('an owner that cannot start a thread leaves no lock behind', async (t) => {
+  const dataDir = await usedDir(t)
+  const value = class {
+    constructor() {
+      throw new Error('no thread')
+    }
+  }
+  const { restore } = t.intercept(threads, 'Worker', { value, configurable: true })
+  syncBuiltinESMExports()
+  const why = await failure(t, dataDir)
+  restore()
+  syncBuiltinESMExports()
+  t.equal(why, 'no thread')
+  t.equal(existsSync(lockOf(dataDir)), false)
 })
 
 t.test('beside a service in another container, nothing starts and the message says where', async (t) => {
