@@ -125,12 +125,13 @@ async function missingOf(sql: Query, files: MigrationFile[]): Promise<MigrationF
  */
 async function refuseSecond(sql: Query, schema: string) {
   const [existing] = await sql`
-    select name from unnest(current_schemas(false)) with ordinality as path (name, place)
+    select name, quote_ident(name) as in_use, quote_ident(${schema}) as empty
+    from unnest(current_schemas(false)) with ordinality as path (name, place)
     join pg_attribute on attrelid = to_regclass(quote_ident(name) || '.schema_version') and attname = 'md5'
     where to_regclass(quote_ident(name) || '.api_keys') is not null
     order by place limit 1`
   if (existing === undefined) return
-  const [inUse, empty] = [existing.name, schema].map(encodeURIComponent)
+  const [inUse, empty] = [existing.in_use, existing.empty].map(encodeURIComponent)
   throw new Error(
     `the Postgres of DATABASE_URL: schema "${schema}" is first in the search_path, but Latchkey is in "${existing.name}": add ?search_path=${inUse} to the URL, or ?search_path=${empty} for a second, empty Latchkey`,
   )

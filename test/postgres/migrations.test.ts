@@ -290,6 +290,20 @@ t.test('a schema that comes before the one of Latchkey gets no second, empty Lat
   t.strictSame(await migrate(url), [])
 })
 
+t.test('the search paths that it advises work for every name of a schema', async (t) => {
+  const { url, sql } = await empty(t)
+  for (const name of ['Latchkey', 'The "first"']) await sql`create schema ${sql(name)}`
+  const along = (path: string) => `${url}?search_path=${path}`
+  await migrate(along(encodeURIComponent('"Latchkey"')))
+  const { message } = await migrate(along(encodeURIComponent('"The ""first""","Latchkey"'))).then(
+    () => t.fail('it migrated') as never,
+    (error: Error) => error,
+  )
+  const [, inUse = '', second = ''] = /=(\S+) to the URL, or \?search_path=(\S+) for a second/.exec(message)!
+  t.strictSame(await migrate(along(inUse)), [])
+  t.ok((await migrate(along(second))).length > 0)
+})
+
 t.test('one database can have Latchkey in several schemas, also by ?options=', async (t) => {
   const { url, sql } = await empty(t)
   for (const name of ['one', 'Two, three']) await sql`create schema ${sql(name)}`
