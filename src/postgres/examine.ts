@@ -15,6 +15,8 @@ export interface ExamineOptions {
 
 const timeoutMs = 5000
 const oldestVersion = 12
+/** SQLSTATE insufficient_privilege. */
+const permissionDenied = '42501'
 const bySection = '"A role without DDL" in docs/operations.md'
 
 /** What the service does with each table. A test compares this with the documented grants. */
@@ -64,7 +66,11 @@ export async function examinePostgres(options: ExamineOptions): Promise<Finding[
   ]
   for (const [about, check] of checks) {
     const finding = await pool.run(check).catch((error): Finding => {
-      return { about, state: 'wrong', found: reasonOf(error), advice: `Check the grants: ${bySection}.` }
+      const advice =
+        error.code === permissionDenied
+          ? `Check the grants: ${bySection}.`
+          : 'See "Postgres" in docs/operations.md.'
+      return { about, state: 'wrong', found: reasonOf(error), advice }
     })
     findings.push(finding)
     // Without its tables there is nothing more to look at.

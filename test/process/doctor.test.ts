@@ -24,6 +24,8 @@ async function faultsOf(t: Test, env: Env, state: 'wrong' | 'note' = 'wrong'): P
   return findings.filter((one) => one.state === state).map(({ about, found }) => `${about}: ${found}`)
 }
 
+const schemaOf = async (env: Env) => (await examine(readConfig(env))).find(({ about }) => about === 'schema')
+
 const documented = await readFile(new URL('../../docs/operations.md', import.meta.url), 'utf8')
 const grants = documented
   .split('\n### A role without DDL\n')[1]!
@@ -64,6 +66,15 @@ t.test('Postgres', async (t) => {
     }
     await sql.unsafe(grant)
   }
+
+  await sql`revoke select on schema_version from latchkey_service`
+  t.match(await schemaOf(asService), { found: /permission denied/, advice: /^Check the grants/ })
+  await sql`create schema postgres`
+  t.match(await schemaOf(env), {
+    found: /is first in the search_path.* add \?search_path=public to the URL/,
+    advice: 'See "Postgres" in docs/operations.md.',
+  })
+  await sql`drop schema postgres`
 
   await sql`alter database postgres set default_transaction_read_only = on`
   t.match(await faultsOf(t, env), ['Postgres: takes no writes'])
