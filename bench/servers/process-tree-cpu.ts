@@ -9,8 +9,8 @@ const tickUs = 10_000
 
 /**
  * `schedstat` has the process's own time in nanoseconds; a tick is too coarse for a short window.
- * It covers the main thread only, but Postgres has no others. `stat` has the parent and the time of
- * ended children, after the name, which may contain blanks and brackets.
+ * It covers the main thread only, but Postgres has no others. `stat` has the parent and, for ended
+ * children, their page faults and time, after the name, which may contain blanks and brackets.
  */
 function timesOf(pid: number) {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
@@ -19,13 +19,14 @@ function timesOf(pid: number) {
   return {
     parent: Number(fields[1]),
     ownUs: Number(ownNs) / 1000,
+    endedFaults: Number(fields[8]),
     endedUs: (Number(fields[13]) + Number(fields[14])) * tickUs,
   }
 }
 
 export function processTreeCpuUs(root: number): number | null {
   if (!existsSync('/proc/self/schedstat')) return null
-  const { ownUs, endedUs } = timesOf(root)
+  const { ownUs, endedUs, endedFaults } = timesOf(root)
   let sumUs = ownUs + endedUs
   for (const name of readdirSync('/proc').filter((entry) => /^\d+$/.test(entry))) {
     try {
@@ -33,5 +34,7 @@ export function processTreeCpuUs(root: number): number | null {
       if (child.parent === root) sumUs += child.ownUs
     } catch {} // it has just ended
   }
-  return sumUs
+  // A child that ended meanwhile may be in neither sum. Every process has page faults, even one that
+  // took less than a tick.
+  return timesOf(root).endedFaults === endedFaults ? sumUs : processTreeCpuUs(root)
 }

@@ -1,8 +1,10 @@
 // What keeps the published figures honest: what is measured, what is compared, and how rounds
 // become one figure.
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { setImmediate } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { Hit } from '../../bench/load/load.ts'
 import { measure, type Sample, type Subject } from '../../bench/measure.ts'
@@ -12,6 +14,7 @@ import { cpuRatio, perRound } from '../../bench/ratios.ts'
 import type { Rig } from '../../bench/rig.ts'
 import type { Result } from '../../bench/rounds.ts'
 import { type Asked, assertSameAnswer } from '../../bench/same-answer.ts'
+import { processTreeCpuUs } from '../../bench/servers/process-tree-cpu.ts'
 import { estimate, quantile } from '../../bench/statistics.ts'
 
 const good: Hit = { requests: 1000, seconds: 2, failed: 0, notOk: 0, p50Ms: 1, p99Ms: 2 }
@@ -174,4 +177,22 @@ t.test('pgbench sends the statement of the service, and its own ids', async (t) 
     "select to_char(now(), 'HH24' || ':' || 'MI') from f(a => ('apk_' || :n), " +
       `b => (E'{"id"\\x3a"' || 'apk_' || :n || E'","text"\\x3anull}')::text::json, c => null);\n`,
   )
+})
+
+const skip = processTreeCpuUs(process.pid) === null && 'there is no /proc here'
+
+t.test('the CPU time of a child that ends during a reading is not lost', { skip }, async (t) => {
+  const busyChild = 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'
+  const root = spawn('sh', ['-c', `for n in 1 2 3 4 5 6; do sh -c '${busyChild}'; done`], { stdio: 'ignore' })
+  let highestUs = 0
+  let lostUs = 0
+  while (root.exitCode === null) {
+    const sumUs = processTreeCpuUs(root.pid!)!
+    highestUs = Math.max(highestUs, sumUs)
+    lostUs = Math.max(lostUs, highestUs - sumUs)
+    await setImmediate()
+  }
+  t.ok(highestUs > 200_000, `all children together took ${highestUs} µs`)
+  // The time of ended children, user and system, is in whole ticks of 10 ms.
+  t.ok(lostUs <= 20_000, `${lostUs} µs were lost`)
 })
