@@ -1,5 +1,4 @@
 /** Measures one window: some seconds of load, and what it cost every process involved. */
-import { setTimeout as pause } from 'node:timers/promises'
 import type { Load, Shot } from './load/load.ts'
 import type { Rig } from './rig.ts'
 import type { Candidate } from './servers/candidate.ts'
@@ -41,8 +40,6 @@ const path = '/v1/verify'
  * of them again would weigh too much in a short window.
  */
 const leadInS = (keys: number) => Math.max(1, Math.ceil(keys / 20_000))
-/** Latchkey writes last_used_at within a second: that write belongs to the window that caused it. */
-const writesLaterMs = 1100
 
 export async function measure(rig: Rig, subject: Subject, round: number, seconds: number): Promise<Sample> {
   const end = await subject.begin?.()
@@ -54,16 +51,28 @@ export async function measure(rig: Rig, subject: Subject, round: number, seconds
 }
 
 async function measureWindow(rig: Rig, subject: Subject, round: number, seconds: number): Promise<Sample> {
-  const { tokensFile, onlyOnce, name, processes, load = rig.load } = subject
+  const { tokensFile, onlyOnce, name, load = rig.load } = subject
   const atOnce = subject.connections ?? connections
   const { first, count } = subject.tokens(round)
   const shot: Shot = { url: subject.url + path, tokensFile, first, count, connections: atOnce, seconds }
 
   if (count > 1 && !onlyOnce) await load.shoot({ ...shot, seconds: leadInS(count) })
-  const before = await used(rig, subject)
-  const hit = await load.shoot(shot)
-  if (processes.some(({ writesLater }) => writesLater)) await pause(writesLaterMs)
-  const after = await used(rig, subject)
+  const settled = async () => {
+    await rig.settle()
+    return used(rig, subject)
+  }
+  let before = await used(rig, subject)
+  let atClose: Used | undefined
+  const hit = await load.shoot({
+    ...shot,
+    onOpen: async () => {
+      before = await used(rig, subject)
+    },
+    beforeClose: async () => {
+      atClose = await settled()
+    },
+  })
+  const after = atClose ?? (await settled())
 
   const { requests, failed, notOk } = hit
   if (requests === 0 || failed > 0 || notOk > 0)

@@ -2,6 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import { hashSecret, type Keys, type Numbered, seedKeys } from './keys.ts'
 import { chooseLoad, type Load } from './load/load.ts'
 import {
@@ -29,6 +30,8 @@ export interface Rig {
   /** The folder of another checkout of Latchkey to measure too. */
   before: string | null
   say(line: string): void
+  /** Waits for the work that requests leave behind, which belongs to the window that caused it. */
+  settle(): Promise<void>
   /** A database with this many keys. */
   database(purpose: string, keys: number, numbered?: Numbered): Promise<Database>
   start(
@@ -44,6 +47,9 @@ export interface Rig {
   stopCandidates(): Promise<void>
   close(): Promise<void>
 }
+
+/** Latchkey writes last_used_at within a second. The others get the same time, to be counted alike. */
+const settleMs = 1100
 
 type Closer = () => Promise<unknown>
 
@@ -82,6 +88,7 @@ export async function openRig({
       rounds,
       before,
       say,
+      settle: () => pause(settleMs),
       async database(purpose, keys, numbered) {
         say(`a database with ${keys} ${keys === 1 ? 'key' : 'keys'}`)
         const url = await postgres.createDatabase(purpose)

@@ -20,6 +20,9 @@ export interface Shot {
   count: number
   connections: number
   seconds: number
+  /** A load that knows calls these: the connections are open, and all responses are here. */
+  onOpen?(): Promise<void>
+  beforeClose?(): Promise<void>
 }
 
 export interface Hit {

@@ -57,6 +57,7 @@ async function shootSteady(shot: Shot, perS: number): Promise<Hit> {
   const openMs = performance.now()
   while (idle.length < connections && performance.now() < openMs + lateMsMax) await pause(1)
   latenciesMs.length = 0
+  await shot.onOpen?.()
 
   const startMs = performance.now()
   const dueMs = () => startMs + (sent * 1000) / perS
@@ -69,9 +70,11 @@ async function shootSteady(shot: Shot, perS: number): Promise<Hit> {
     }
     await pause(1)
   }
+  failed = total - latenciesMs.length
+  await shot.beforeClose?.()
   for (const socket of sockets) socket.removeAllListeners('close').destroy()
   if (latenciesMs.length === 0) throw new Error(`${shot.url} has not answered`)
-  return hitOf(latenciesMs, { seconds: shot.seconds, failed: total - latenciesMs.length, notOk })
+  return hitOf(latenciesMs, { seconds: shot.seconds, failed, notOk })
 }
 
 async function requestsOf({ url, tokensFile, first, count }: Shot): Promise<string[]> {

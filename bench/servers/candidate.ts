@@ -26,8 +26,6 @@ export interface Candidate {
   url: string
   /** Latchkey's ops listener. */
   opsUrl: string | null
-  /** Whether it keeps working on a request after the response: Latchkey writes last_used_at. */
-  writesLater: boolean
   usage(): Promise<Usage>
   stop(): Promise<void>
 }
@@ -73,7 +71,6 @@ export async function startCandidate(name: CandidateName, options: CandidateOpti
       name,
       url: `http://127.0.0.1:${port}`,
       opsUrl: opsPort === undefined ? null : `http://127.0.0.1:${opsPort}`,
-      writesLater: isLatchkey || name === 'plugin',
       async usage() {
         if (!child.connected) throw new Error(`${name} has ended`)
         child.send(question)

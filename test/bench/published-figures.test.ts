@@ -4,9 +4,12 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
+import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
-import type { Hit } from '../../bench/load/load.ts'
+import type { Hit, Shot } from '../../bench/load/load.ts'
+import { steadyLoad } from '../../bench/load/steady.ts'
 import { measure, type Sample, type Subject } from '../../bench/measure.ts'
 import { pgbenchStatement } from '../../bench/operations/statements.ts'
 import { readOptions } from '../../bench/options.ts'
@@ -32,6 +35,7 @@ function fakeRig(hit: Hit) {
     },
     redis: { usage: async () => ({ scriptCalls: 500 * ++readings, cpuUs: 2000 * readings }) },
     postgres: { cpuUs: () => null },
+    settle: async () => {},
   }
   return { rig: rig as unknown as Rig, shots }
 }
@@ -42,7 +46,7 @@ function subject(tokens: number): Subject {
   return {
     name: 'one',
     url: 'http://127.0.0.1:1',
-    processes: [{ name: 'one', url: '', opsUrl: null, writesLater: false, usage, stop: async () => {} }],
+    processes: [{ name: 'one', url: '', opsUrl: null, usage, stop: async () => {} }],
     tokensFile: '/none',
     tokens: () => ({ first: 0, count: tokens }),
   }
@@ -64,6 +68,49 @@ t.test('with many keys, load that fills the caches again comes before the window
   const { rig, shots } = fakeRig(good)
   t.match(await measure(rig, subject(1000), 1, 2), { cpuUs: 20 })
   t.same(shots, [1, 2])
+})
+
+t.test('a window counts later work, but not connections that open or close', async (t) => {
+  const { rig } = fakeRig(good)
+  let cpuUs = 0
+  const one = subject(1)
+  one.processes[0]!.usage = async () => ({ cpuUs, rssBytes: 0, peakRssBytes: 0 })
+  const settle = async () => {
+    cpuUs += 1_000
+  }
+  const shoot = async ({ onOpen, beforeClose }: Shot) => {
+    cpuUs += 500_000
+    await onOpen?.()
+    cpuUs += 20_000
+    await beforeClose?.()
+    cpuUs += 500_000
+    return good
+  }
+  t.match(await measure({ ...rig, settle }, { ...one, load: { name: '', shoot } }, 1, 2), { cpuUs: 21 })
+})
+
+t.test('a steady load tells when its connections are open, and before they close', async (t) => {
+  let requests = 0
+  const server = createServer((_request, response) => {
+    requests++
+    response.setHeader('content-length', 2).end('ok')
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const found: [connections: number, requests: number][] = []
+  const look = async () => {
+    found.push([await promisify(server.getConnections.bind(server))(), requests])
+  }
+  const tokensFile = join(t.testdir({ tokens: 'lk_x\n' }), 'tokens')
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
+  const shot = { url, tokensFile, first: 0, count: 1, connections: 256, seconds: 1 }
+  const hit = await steadyLoad(100).shoot({ ...shot, onOpen: look, beforeClose: look })
+  t.match(hit, { requests: 100, failed: 0, notOk: 0 })
+  t.same(found, [
+    [256, 1],
+    [256, 101],
+  ])
 })
 
 t.test('a window with one failed request is rejected', async (t) => {
