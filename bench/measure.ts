@@ -36,8 +36,9 @@ export interface Sample {
 export const connections = 64
 const path = '/v1/verify'
 /**
- * Seconds of load before a window. Cached keys expired while others were measured, and reading all
- * of them again would weigh too much in a short window.
+ * Seconds of full load before a window. Cached keys expired while others were measured, and reading
+ * all of them again would weigh too much in a short window. A process that was idle also costs more
+ * at first, and a low rate would not change that for seconds.
  */
 const leadInS = (keys: number) => Math.max(1, Math.ceil(keys / 20_000))
 
@@ -56,7 +57,7 @@ async function measureWindow(rig: Rig, subject: Subject, round: number, seconds:
   const { first, count } = subject.tokens(round)
   const shot: Shot = { url: subject.url + path, tokensFile, first, count, connections: atOnce, seconds }
 
-  if (count > 1 && !onlyOnce) await load.shoot({ ...shot, seconds: leadInS(count) })
+  if (count > 1 && !onlyOnce) await rig.load.shoot({ ...shot, seconds: leadInS(count) })
   const settled = async () => {
     await rig.settle()
     return used(rig, subject)

@@ -1,7 +1,8 @@
 /**
- * Measures in rounds. Each round has one short window of every subject, and starts with a different
- * subject. All subjects stay up throughout. Noise (another process, a slow minute of the machine)
- * then hits all of them alike, and hardly affects a ratio within one round.
+ * Measures in rounds. Each round has one short window of every subject. All subjects stay up
+ * throughout. Noise (another process, a slow minute of the machine) then hits all of them alike, and
+ * hardly affects a ratio within one round. The order stays the same, so every subject is idle for
+ * equally long before its window: a process that was idle for longer costs more.
  *
  * A process of a program may stay 10 % slower than the next one of the same program: where its
  * memory lies, and what V8 has compiled, differ from start to start. So a comparison of programs
@@ -36,8 +37,8 @@ export async function inLaunches(rig: Rig, start: (launch: number) => Promise<Su
     rig.say(`launch ${launch}/${launches}`)
     const subjects = await start(launch)
     for (const { name } of subjects) if (!samples.has(name)) samples.set(name, [])
-    const turned = launch % subjects.length
-    const inTurn = [...subjects.slice(turned), ...subjects.slice(0, turned)]
+    // Reversed in every second launch, so that nobody always follows the same one.
+    const inTurn = launch % 2 === 0 ? subjects.toReversed() : subjects
     for (const found of await inRounds(rig, inTurn, { rounds, seconds: rig.seconds }))
       samples.get(found.name)!.push(...found.samples)
     await rig.stopCandidates()
@@ -56,8 +57,7 @@ export async function inRounds(
     await measure(rig, subject, 0, subject.onlyOnce ? seconds : warmUpS)
   }
   for (let round = 1; round <= rounds; round++) {
-    const shift = round % subjects.length
-    for (const subject of [...subjects.slice(shift), ...subjects.slice(0, shift)]) {
+    for (const subject of subjects) {
       const sample = await measure(rig, subject, round, seconds)
       samples.get(subject.name)!.push(sample)
       rig.say(

@@ -15,7 +15,7 @@ import { pgbenchStatement } from '../../bench/operations/statements.ts'
 import { readOptions } from '../../bench/options.ts'
 import { cpuRatio, perRound } from '../../bench/ratios.ts'
 import type { Rig } from '../../bench/rig.ts'
-import type { Result } from '../../bench/rounds.ts'
+import { inLaunches, inRounds, type Result } from '../../bench/rounds.ts'
 import { type Asked, assertSameAnswer } from '../../bench/same-answer.ts'
 import { processTreeCpuUs } from '../../bench/servers/process-tree-cpu.ts'
 import { estimate, quantile } from '../../bench/statistics.ts'
@@ -68,6 +68,43 @@ t.test('with many keys, load that fills the caches again comes before the window
   const { rig, shots } = fakeRig(good)
   t.match(await measure(rig, subject(1000), 1, 2), { cpuUs: 20 })
   t.same(shots, [1, 2])
+})
+
+t.test('the load before a window of another rate is full load', async (t) => {
+  const [full, steady] = [fakeRig(good), fakeRig(good)]
+  await measure(full.rig, { ...subject(1000), load: steady.rig.load }, 1, 2)
+  t.same(full.shots, [1])
+  t.same(steady.shots, [2])
+})
+
+/** Who is measured, warm-up included. */
+function recordingRig(rounds: number) {
+  const order: string[] = []
+  const { rig } = fakeRig(good)
+  const shoot = async ({ url }: Shot) => {
+    order.push(new URL(url).hostname)
+    return good
+  }
+  const rest = { rounds, seconds: 1, say: () => {}, stopCandidates: async () => {} }
+  return { rig: { ...rig, ...rest, load: { name: '', shoot } }, order }
+}
+
+const three = () => ['a', 'b', 'c'].map((name) => ({ ...subject(1), name, url: `http://${name}` }))
+
+t.test('every subject waits for all others before each of its windows', async (t) => {
+  const { rig, order } = recordingRig(2)
+  await inRounds(rig, three())
+  t.equal(order.join(''), 'abcabcabc')
+})
+
+t.test('every second launch reverses the order, and results stay in place', async (t) => {
+  const { rig, order } = recordingRig(2)
+  const results = await inLaunches(rig, async () => three())
+  t.equal(order.join(''), 'abcabccbacba')
+  t.same(
+    results.map(({ name }) => name),
+    ['a', 'b', 'c'],
+  )
 })
 
 t.test('a window counts later work, but not connections that open or close', async (t) => {
