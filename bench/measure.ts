@@ -1,5 +1,5 @@
 /** Measures one window: some seconds of load, and what it cost every process involved. */
-import type { Load, Shot } from './load/load.ts'
+import { checked, type Load, type Shot } from './load/load.ts'
 import type { Rig } from './rig.ts'
 import type { Candidate } from './servers/candidate.ts'
 
@@ -57,7 +57,7 @@ async function measureWindow(rig: Rig, subject: Subject, round: number, seconds:
   const { first, count } = subject.tokens(round)
   const shot: Shot = { url: subject.url + path, tokensFile, first, count, connections: atOnce, seconds }
 
-  if (count > 1 && !onlyOnce) await rig.load.shoot({ ...shot, seconds: leadInS(count) })
+  if (count > 1 && !onlyOnce) checked(name, await rig.load.shoot({ ...shot, seconds: leadInS(count) }))
   const settled = async () => {
     await rig.settle()
     return used(rig, subject)
@@ -75,9 +75,7 @@ async function measureWindow(rig: Rig, subject: Subject, round: number, seconds:
   })
   const after = atClose ?? (await settled())
 
-  const { requests, failed, notOk } = hit
-  if (requests === 0 || failed > 0 || notOk > 0)
-    throw new Error(`${name}: of ${requests} requests, ${notOk} got an error and ${failed} no answer at all`)
+  const { requests } = checked(name, hit)
   if (onlyOnce && requests + atOnce > count) throw new Error(`${name}: ${count} tokens were too few`)
   const perRequest = (of: (use: Used) => number) => (of(after) - of(before)) / requests
   return {

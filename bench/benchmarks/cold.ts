@@ -2,7 +2,9 @@
 import { measure, type Subject } from '../measure.ts'
 import type { Database, Rig } from '../rig.ts'
 import { inRounds, type Result } from '../rounds.ts'
+import { assertSameAnswer } from '../same-answer.ts'
 import type { Candidate, CandidateName } from '../servers/candidate.ts'
+import { asked } from './compare.ts'
 
 /** Few, because each window needs its own keys. */
 const roundsMax = 5
@@ -44,6 +46,7 @@ export async function coldLookUps(
       onlyOnce: true,
     })
   }
+  await assertSameAnswer(await Promise.all(subjects.map(asked)))
   // The trial shows for how many seconds the keys of a round last.
   let perS = 0
   for (const subject of subjects) perS = Math.max(perS, (await measure(rig, subject, -1, 1)).requestsPerS)

@@ -53,7 +53,7 @@ async function start(rig: Rig, database: Database, purpose: string): Promise<Sub
   return subjects
 }
 
-const asked = async ({ name, url, tokensFile }: Subject): Promise<Asked> => ({
+export const asked = async ({ name, url, tokensFile }: Subject): Promise<Asked> => ({
   name,
   url,
   token: await firstLine(tokensFile),

@@ -1,4 +1,5 @@
 /** How much memory a hundred thousand keys take if they are used within a minute. */
+import { checked } from '../load/load.ts'
 import { connections } from '../measure.ts'
 import type { Database, Rig } from '../rig.ts'
 
@@ -32,8 +33,7 @@ export async function memory(rig: Rig, database: Database): Promise<Held> {
       connections,
       seconds: sliceS,
     })
-    if (hit.failed > 0 || hit.notOk > 0) throw new Error(`memory: ${hit.failed + hit.notOk} requests failed`)
-    used += Math.min(hit.requests, keys - used)
+    used += Math.min(checked('memory', hit).requests, keys - used)
   }
   const seconds = tookS()
   const end = await one.usage()

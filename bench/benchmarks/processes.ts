@@ -8,9 +8,10 @@ import { atMost, type Outcome } from '../outcome.ts'
 import { cpuRatio, perRound } from '../ratios.ts'
 import type { Rig } from '../rig.ts'
 import { inRounds } from '../rounds.ts'
+import { assertSameAnswer } from '../same-answer.ts'
 import type { CandidateName } from '../servers/candidate.ts'
 import { chooseProxy } from '../servers/proxy.ts'
-import { howMany } from './compare.ts'
+import { asked, howMany } from './compare.ts'
 
 const keys = 1000
 /**
@@ -52,6 +53,7 @@ export async function processes(rig: Rig): Promise<Outcome | null> {
       })
     }
   }
+  await assertSameAnswer(await Promise.all(subjects.map(asked)))
   const results = await inRounds(rig, subjects)
   await rig.stopCandidates()
 

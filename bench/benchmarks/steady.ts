@@ -2,14 +2,17 @@
  * Latency at rates that a service really has, with Redis and Postgres on this machine or across a
  * network.
  */
+import { checked } from '../load/load.ts'
 import { steadyLoad } from '../load/steady.ts'
 import type { Subject } from '../measure.ts'
 import { atMost, type Outcome, type Table, type Target } from '../outcome.ts'
 import { cpuRatio, perRound, ratio } from '../ratios.ts'
 import type { Database, Rig } from '../rig.ts'
 import { inRounds } from '../rounds.ts'
+import { assertSameAnswer } from '../same-answer.ts'
 import type { CandidateName } from '../servers/candidate.ts'
 import { awayFrom, roundTripMs } from '../servers/distance.ts'
+import { asked } from './compare.ts'
 
 const limiters = ['fastify-rate-limit', 'flexible'] as const
 const names: CandidateName[] = ['latchkey', 'bare', ...limiters, 'obvious', 'caching']
@@ -66,12 +69,13 @@ async function atDistance(rig: Rig, database: Database, delayMs: number) {
     const one = await rig.start(name, servers)
     const tokens = () => ({ first: 0, count: keys })
     const shot = { url: `${one.url}/v1/verify`, tokensFile, ...tokens(), connections }
-    await rig.load.shoot({ ...shot, seconds: warmUpS })
-    const { requests, seconds } = await rig.load.shoot({ ...shot, seconds: rig.seconds })
+    checked(name, await rig.load.shoot({ ...shot, seconds: warmUpS }))
+    const { requests, seconds } = checked(name, await rig.load.shoot({ ...shot, seconds: rig.seconds }))
     const mostPerS = requests / seconds
     rig.say(`${name}: at most ${Math.round(mostPerS)} req/s`)
     subjects.push({ name, url: one.url, processes: [one], tokensFile, tokens, mostPerS })
   }
+  await assertSameAnswer(await Promise.all(subjects.map(asked)))
 
   const where = delayMs === 0 ? 'Redis and Postgres on this machine' : `Redis and Postgres ${delayMs} ms away`
   const tables: Table[] = []

@@ -46,6 +46,14 @@ export const hitOf = (latenciesMs: number[], other: Pick<Hit, 'seconds'> & Parti
   ...other,
 })
 
+/** Throws unless every response arrived and was 2xx. */
+export function checked(name: string, hit: Hit): Hit {
+  const { requests, failed, notOk } = hit
+  if (requests === 0 || failed > 0 || notOk > 0)
+    throw new Error(`${name}: of ${requests} requests, ${notOk} got an error and ${failed} no answer at all`)
+  return hit
+}
+
 export interface Load {
   name: string
   shoot(shot: Shot): Promise<Hit>

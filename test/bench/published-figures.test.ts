@@ -157,6 +157,15 @@ t.test('a window with one failed request is rejected', async (t) => {
   }
 })
 
+t.test('one failed request of the load before a window is enough', async (t) => {
+  const { rig } = fakeRig(good)
+  const [before, window] = [{ ...good, notOk: 1 }, good]
+  const load = { name: '', shoot: async ({ seconds }: Shot) => (seconds === 2 ? window : before) }
+  await t.rejects(measure({ ...rig, load }, subject(1000), 1, 2), {
+    message: /^one: of 1000 requests, 1 got/,
+  })
+})
+
 t.test('a window that used a key twice is rejected where each key counts once', async (t) => {
   const { rig, shots } = fakeRig(good)
   const onlyOnce = { ...subject(1000), onlyOnce: true }
