@@ -1,7 +1,8 @@
 -- What wrk sends, and what it reports at the end.
 --
 -- Arguments  file of tokens or calls (see load.ts), how many lines to skip, how many to use in turn
--- Prints     one line of JSON: requests, microseconds, errors, answers other than 2xx or 3xx, latencies in microseconds
+-- Prints     one line of JSON: requests, microseconds, errors, answers other than 2xx or 3xx, and latencies in
+--            microseconds, which wrk has corrected for coordinated omission by then
 
 local function call_of(line)
   local method, path, token, body = line:match('^(%u+) (%S+) (%S+) ?(.*)$')

@@ -7,7 +7,7 @@ import { type Column, columns, shown } from './columns.ts'
 
 export const factLines = (facts: Facts): string[] => [
   `${facts.date} UTC, on ${facts.machine}; ${facts.system}; Node ${facts.node}, Redis ${facts.redis}, Postgres ${facts.postgres}; load by ${facts.load}.`,
-  `${facts.rounds} rounds, each with a window of ${facts.seconds} s for each row, unless a table says otherwise. A figure is the median of the rounds (25th–75th percentile). CPU is user and system time of the server process.`,
+  `${facts.rounds} rounds, each with a window of ${facts.seconds} s for each row, unless a table says otherwise. A figure is the median of the rounds (25th–75th percentile). CPU is user and system time of the server process.${facts.load.startsWith('wrk') ? ' Latencies from wrk are corrected for coordinated omission.' : ''}`,
 ]
 
 function row({ name, median, lowerQuartile, upperQuartile }: Result, shownColumns: Column[]): string {
