@@ -32,7 +32,8 @@ export function perRound(
   combine: (...values: number[]) => number,
 ): Estimate {
   const columns = names.map((name) => resultOf(results, name).samples.map((sample) => sample[figure]))
-  return estimate(columns[0]!.map((_, round) => combine(...columns.map((values) => values[round]!))))
+  const combined = columns[0]!.map((_, round) => combine(...columns.map((values) => values[round]!)))
+  return estimate(combined, resultOf(results, names[0]!).launches)
 }
 
 export const ratio = (results: Result[], figure: Figure, of: string, to: string): Estimate =>

@@ -18,7 +18,9 @@ export interface Result {
   /** The 25th and the 75th percentile. For a cost, the lower one is its best quarter. */
   lowerQuartile: Sample
   upperQuartile: Sample
-  /** One sample for each round. */
+  /** How many launches the samples come from, equally many of each. */
+  launches: number
+  /** One sample for each round, launch by launch. */
   samples: Sample[]
 }
 
@@ -43,7 +45,7 @@ export async function inLaunches(rig: Rig, start: (launch: number) => Promise<Su
       samples.get(found.name)!.push(...found.samples)
     await rig.stopCandidates()
   }
-  return [...samples].map(([name, all]) => resultOf(name, all))
+  return [...samples].map(([name, all]) => resultOf(name, all, launches))
 }
 
 export async function inRounds(
@@ -68,11 +70,12 @@ export async function inRounds(
   return [...samples].map(([name, all]) => resultOf(name, all))
 }
 
-const resultOf = (name: string, samples: Sample[]): Result => ({
+const resultOf = (name: string, samples: Sample[], launches = 1): Result => ({
   name,
   median: across(samples, median),
   lowerQuartile: across(samples, (values) => quantile(values, 0.25)),
   upperQuartile: across(samples, (values) => quantile(values, 0.75)),
+  launches,
   samples,
 })
 

@@ -11,7 +11,10 @@ export function quantile(values: number[], share: number): number {
 
 export const median = (values: number[]): number => quantile(values, 0.5)
 
-/** A median, and the 95 % confidence interval of the true one. */
+/**
+ * A median, and an interval for the true one. It aims at 95 %. Few values cannot tell as much: the
+ * lowest and the highest of four include the true median in 87.5 %.
+ */
 export interface Estimate {
   median: number
   low: number
@@ -33,11 +36,14 @@ function randomNumbers(seed: number): () => number {
 
 /**
  * Bootstraps: medians of resamples, drawn with replacement, vary as the median would from run to
- * run.
+ * run. The rounds of one launch resemble each other, so a resample draws launches, and then rounds
+ * of each. `values` come launch by launch, equally many of each.
  */
-export function estimate(values: number[]): Estimate {
+export function estimate(values: number[], launches = 1): Estimate {
   const random = randomNumbers(1)
-  const draw = () => values[Math.floor(random() * values.length)]!
-  const medians = Array.from({ length: resamples }, () => median(values.map(draw)))
+  const redraw = <T>(from: T[]) => from.map(() => from[Math.floor(random() * from.length)]!)
+  const rounds = values.length / launches
+  const byLaunch = Array.from({ length: launches }, (_, i) => values.slice(i * rounds, (i + 1) * rounds))
+  const medians = Array.from({ length: resamples }, () => median(redraw(byLaunch).flatMap(redraw)))
   return { median: median(values), low: quantile(medians, 0.025), high: quantile(medians, 0.975) }
 }

@@ -23,7 +23,7 @@ export const ratioLine = ({ what, perRound }: Ratio) =>
   `${what}: ${perRound.median.toFixed(3)} (${interval(perRound)})`
 
 const ratioTable = (ratios: Ratio[]): string[] => [
-  `| ${ratios[0]?.figure ?? ''} | median of the ratios of each round | its 95 % interval | best quarters |`,
+  `| ${ratios[0]?.figure ?? ''} | median of the ratios of each round | its interval | best quarters |`,
   '|---|---:|---:|---:|',
   ...ratios.map(
     ({ what, perRound, bestQuarters }) =>

@@ -105,6 +105,7 @@ t.test('every second launch reverses the order, and results stay in place', asyn
     results.map(({ name }) => name),
     ['a', 'b', 'c'],
   )
+  t.match(results, [{ launches: 2 }, { launches: 2 }, { launches: 2 }])
 })
 
 t.test('a window counts later work, but not connections that open or close', async (t) => {
@@ -188,6 +189,7 @@ const result = (name: string, cpuUs: number[]): Result => ({
   median: sample(quantile(cpuUs, 0.5)),
   lowerQuartile: sample(quantile(cpuUs, 0.25)),
   upperQuartile: sample(quantile(cpuUs, 0.75)),
+  launches: 1,
   samples: cpuUs.map(sample),
 })
 
@@ -219,6 +221,15 @@ t.test('the interval surrounds the median and ignores a single outlier', async (
   t.ok(low <= median && median <= high)
   t.ok(low >= 0.98 && high <= 1.02, `${low}–${high}`)
   t.same(estimate(values), { median, low, high }, 'the same each time')
+})
+
+t.test('rounds of one launch that resemble each other do not narrow the interval', async (t) => {
+  const perLaunch = [0.8, 0.9, 1, 1.1, 1.2].flatMap((ratio) => [ratio, ratio, ratio])
+  t.same(estimate(perLaunch, 5), { median: 1, low: 0.8, high: 1.2 })
+  const [ours, theirs] = [result('ours', perLaunch), result('theirs', Array(15).fill(1))]
+  t.match(cpuRatio([{ ...ours, launches: 5 }, theirs], 'ours', 'theirs'), {
+    perRound: { low: 0.8, high: 1.2 },
+  })
 })
 
 async function answering(t: Test, name: string, body: string, headers = {}): Promise<Asked> {
