@@ -131,9 +131,9 @@ export function createServerState(options: ServerStateOptions): ServerState {
     if (state.mode !== 'local') return failed(error)
     report(error)
     locate()
-    // An error is an answer too: the connection works. But a replica never counts, and the master
-    // may be elsewhere now.
-    const isAlive = isAnswer(error) && state.outage?.cause !== 'read_only'
+    // An error is an answer too: the connection works. But a replica never counts, and neither does a
+    // master that is cut off from its replicas (`other`): the master may be elsewhere now.
+    const isAlive = isAnswer(error) && !['read_only', 'other'].includes(state.outage!.cause)
     const isStale = nowMs - silentSinceMs > staleAfterMs
     if (!isAlive && isStale) reconnect()
     probeLater(isAlive || isStale ? nowMs : silentSinceMs)

@@ -79,6 +79,31 @@ if (server) {
     })
   }
 
+  const cutOff: Record<string, () => Promise<unknown>> = {
+    'a master without its replicas': () => redis.config('SET', 'min-replicas-to-write', '1'),
+    'a replica without its master': async () => {
+      await redis.config('SET', 'min-replicas-to-write', '0', 'replica-serve-stale-data', 'no')
+      await redis.call('REPLICAOF', '127.0.0.1', '1')
+    },
+  }
+  for (const [what, begin] of Object.entries(cutOff))
+    t.test(`while ${what} answers, new connections look for the one that counts`, async (t) => {
+      const successor = (await startPrivateRedis(t))!
+      const { counter, untilDown, untilShared } = countAt(t, proxy.url, { patience: soonDown })
+      t.teardown(async () => {
+        proxy.retarget(server.url)
+        proxy.cut()
+        await server.restart()
+      })
+      await untilShared()
+      await begin()
+      await hit(counter, newId('apk_'))
+      await untilDown()
+      proxy.retarget(successor.url)
+      await untilShared()
+      t.equal((await hit(counter, newId('apk_'))).turn.shared, true)
+    })
+
   t.test('hits under way when Redis is killed are answered, each once', async (t) => {
     const { counter, untilShared } = countAt(t, server.url, { patience: soonDown })
     const counted = await inOneMinute(async () => {
