@@ -109,11 +109,12 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
 
   async function work() {
     const nowMs = await now()
-    const last = minuteOf(nowMs - graceMs) - 1
-    // The counters of a minute that ended over a minute ago may already have expired.
-    doneThrough ??= minuteOf(nowMs) - 2
     const current = minuteOf(nowMs)
-    const begins = openMinute < current
+    const last = minuteOf(nowMs - graceMs) - 1
+    // At first, or after the clock was ahead. The counters of a minute that ended over a minute ago
+    // may already have expired.
+    if (doneThrough === null || doneThrough >= current) doneThrough = current - 2
+    const begins = openMinute !== current
     // If this process is killed in this minute, its report shows that counts are missing.
     if (begins) reports.set(current, reports.get(current) ?? 0)
     openMinute = current

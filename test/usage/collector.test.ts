@@ -242,6 +242,28 @@ t.test('a minute is stored two seconds after its end: clocks of servers may diff
   }
 })
 
+t.test('a clock that was hours ahead for a moment costs no minute after it', async (t) => {
+  let nowMs = 1000 * 60_000 + 3000
+  const seen = { begun: [] as number[], claimed: [] as number[], rolledUp: 0 }
+  const collector = collectorOn(() => nowMs, {
+    report: async (minute) => void seen.begun.push(minute),
+    async claim(minute) {
+      seen.claimed.push(minute)
+      return 'claimed'
+    },
+    async rollUp() {
+      seen.rolledUp++
+      return false
+    },
+  })
+  for (const minute of [1000, 1300, 1000, 1001]) {
+    nowMs = minute * 60_000 + 3000
+    seen.rolledUp = 0
+    await collector.tick()
+  }
+  t.strictSame(seen, { begun: [1000, 1300, 1000, 1001], claimed: [999, 1298, 1299, 999, 1000], rolledUp: 1 })
+})
+
 t.test('a single request is reported, even after a pause of two minutes', async (t) => {
   let nowMs = 1000 * 60_000 + 3000
   const reported = new Map<number, number>()
