@@ -112,9 +112,11 @@ export function createUsageStore({ management, usage }: UsagePools): UsageStore 
         return { counts: [...counts], isCut: known?.is_cut ?? false }
       }),
 
+    // An hour is rolled up only once, so a counting clock that is ahead must not end it early.
     rollUp: (nowS) =>
       usage.run(async (sql) => {
-        const [row] = await sql`select roll_up_usage(to_timestamp(${nowS})) as rolled_up`
+        const [row] = await sql`
+          select roll_up_usage(least(to_timestamp(${nowS}), clock_timestamp())) as rolled_up`
         return row!.rolled_up
       }),
   }

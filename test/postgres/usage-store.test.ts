@@ -247,6 +247,14 @@ for (const [season, first] of [
     )
   })
 
+t.test('an hour that is not over is not rolled up, however far ahead the counting clock is', async (t) => {
+  await sql`truncate key_usage, key_usage_hours, key_usage_days`
+  const key = await makeKey(user.id)
+  const nowS = Date.now() / 1000
+  await usage.store(Math.floor(nowS / 60), [{ keyId: key.id, count: 1 }])
+  t.equal(await usage.rollUp(nowS + 100 * 3600), false)
+})
+
 t.test('of instances that roll up at the same time, each has an hour of its own', async (t) => {
   await sql`truncate key_usage, key_usage_hours, key_usage_days`
   const key = await makeKey(user.id)
