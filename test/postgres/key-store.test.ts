@@ -159,7 +159,7 @@ t.test('last uses of many keys are written at once, and never moved back', async
   const [one, other] = [await makeKey(user.id), await makeKey(user.id)]
   const lastUses = () =>
     Promise.all([one, other].map(async ({ id }) => (await keys.get(id, user.id))!.lastUsedAt))
-  const atS = nowS()
+  const atS = nowS() - 60
   const touch = (...uses: [id: string, atS: number][]) => keys.touch(new Map(uses))
   await touch([one.id, atS], [other.id, atS - 5], [newId('apk_'), atS])
   t.strictSame(await lastUses(), [atS, atS - 5])
@@ -167,12 +167,15 @@ t.test('last uses of many keys are written at once, and never moved back', async
   t.strictSame(await lastUses(), [atS, atS + 1])
   await touch()
   t.equal((await keys.get(one.id, user.id))!.version, 1, 'a use is no change')
+  await touch([one.id, atS + 86_400])
+  const [ahead] = await lastUses()
+  t.ok(ahead! > atS && ahead! <= nowS(), 'a clock that is ahead leaves no use in the future')
 })
 
 t.test('instances that write the last uses of the same keys do not block each other', async (t) => {
   const user = await makeUser()
   const made = await Promise.all(Array.from({ length: 40 }, () => makeKey(user.id)))
-  const atS = nowS()
+  const atS = nowS() - 60
   const writes = Array.from({ length: 30 }, (_, i) => {
     const uses = made.map(({ id }): [string, number] => [id, atS + i])
     return keys.touch(new Map(i % 2 ? uses : uses.reverse()))
