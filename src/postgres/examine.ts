@@ -33,6 +33,8 @@ const tables: Record<string, string[]> = {
 }
 const isolationAdvice =
   'Set it to "read committed" for this role or database: at other levels, concurrent requests fail or exceed MAX_KEYS_PER_USER.'
+const commitAdvice =
+  'Set it to "on" for this role or database: a crash would lose changes and refusals that were answered.'
 const sequences = ['instance_fences']
 /** The only one that the service can do without. */
 const dropPartitions = 'drop_audit_partitions(integer)'
@@ -97,16 +99,18 @@ async function server(sql: Query): Promise<Finding[]> {
       current_setting('server_version') as version, current_setting('server_version_num')::int as number,
       current_setting('server_encoding') as encoding,
       current_setting('default_transaction_isolation') as isolation,
+      current_setting('synchronous_commit') as commit,
       pg_is_in_recovery() or current_setting('default_transaction_read_only')::bool as read_only`
   const afterMs = Date.now()
-  const { now_ms, version, number, encoding, isolation, read_only } = row!
+  const { now_ms, version, number, encoding, isolation, commit, read_only } = row!
   const found = `version ${version}, answers in ${afterMs - beforeMs} ms`
   const about = 'Postgres'
   const fault =
     (number < oldestVersion * 10_000 && [`version ${version}`, `Upgrade it to ${oldestVersion} or later.`]) ||
     (read_only && ['takes no writes', 'Point DATABASE_URL at the primary, not at a standby.']) ||
     (encoding !== 'UTF8' && [`encoding ${encoding}`, "Create the database with encoding 'UTF8'."]) ||
-    (isolation !== 'read committed' && [`default_transaction_isolation is ${isolation}`, isolationAdvice])
+    (isolation !== 'read committed' && [`default_transaction_isolation is ${isolation}`, isolationAdvice]) ||
+    (commit === 'off' && ['synchronous_commit is off', commitAdvice])
   const state: Finding = fault
     ? { about, state: 'wrong', found: fault[0], advice: fault[1] }
     : { about, state: 'ok', found }

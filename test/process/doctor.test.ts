@@ -82,6 +82,9 @@ t.test('Postgres', async (t) => {
   await sql`alter database postgres set default_transaction_isolation = 'repeatable read'`
   t.match(await faultsOf(t, env), ['Postgres: default_transaction_isolation is repeatable read'])
   await sql`alter database postgres reset default_transaction_isolation`
+  await sql`alter role latchkey_service set synchronous_commit = off`
+  t.match(await faultsOf(t, asService), ['Postgres: synchronous_commit is off'])
+  await sql`alter role latchkey_service reset synchronous_commit`
   await sql`insert into schema_version (version) values (999)`
   t.match(await faultsOf(t, env, 'note'), [/^schema: version 999, newer/, /^Redis/])
   await sql`delete from schema_version where version = 999`
