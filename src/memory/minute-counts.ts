@@ -29,36 +29,35 @@ export interface MinuteCounts {
 
 const none: ReadonlyMap<string, number> = new Map()
 
+interface Slot {
+  readonly minute: number
+  readonly beganMs: number
+  readonly counts: Map<string, number>
+  hits: number
+  isShort: boolean
+}
+
+/** Until a minute and the next are over, less a second: the third one then takes the place of the first. */
+const keptMs = 119_000
+
 /** `keysMax`: distinct keys of one minute; about 100 bytes each. */
 export function createMinuteCounts(keysMax = 1_000_000): MinuteCounts {
-  // Two, by the minute's parity: around the turn of a minute, the servers of a cluster may report
-  // either minute.
-  const minutes = [
-    { minute: -1, hits: 0, counts: new Map<string, number>() },
-    { minute: -1, hits: 0, counts: new Map<string, number>() },
-  ]
-  /** Apart from `minutes`, where marking an old minute would drop the counts of the one two later. */
-  const short = new Set<number>()
+  // The newest first. Old ones are dropped by age: the servers of a cluster may be in different
+  // minutes, so that another one has begun a later minute says nothing.
+  let slots: Slot[] = []
 
-  function slotOf(minute: number) {
-    const slot = minutes[minute % 2]!
-    if (slot.minute !== minute) {
-      slot.minute = minute
-      slot.hits = 0
-      slot.counts = new Map()
-      dropMarks(minute)
-    }
+  function find(minute: number): Slot | undefined {
+    for (const slot of slots) if (slot.minute === minute) return slot
+  }
+
+  function begin(minute: number): Slot {
+    const beganMs = performance.now()
+    const slot = { minute, beganMs, counts: new Map(), hits: 0, isShort: false }
+    slots = [slot, ...slots.filter((one) => beganMs - one.beganMs < keptMs)]
     return slot
   }
 
-  function dropMarks(minute: number) {
-    for (const one of short) if (one < minute - 1) short.delete(one)
-  }
-
-  function markShort(minute: number) {
-    short.add(minute)
-    dropMarks(minute)
-  }
+  const slotOf = (minute: number) => find(minute) ?? begin(minute)
 
   return {
     add(keyId, minute, hits, shared = 0) {
@@ -69,22 +68,18 @@ export function createMinuteCounts(keysMax = 1_000_000): MinuteCounts {
       slot.hits += hits
       if (isFull) return shared
       const count = Math.max((known ?? 0) + hits, shared)
-      if (shared > 0 && shared < count) markShort(minute)
+      if (shared > 0 && shared < count) slot.isShort = true
       slot.counts.set(keyId, count)
       return count
     },
-    mayLackCounts: (minute) => short.has(minute),
+    mayLackCounts: (minute) => find(minute)?.isShort ?? false,
     markIncomplete(minute) {
-      markShort(minute - 1)
-      markShort(minute)
+      for (const one of [minute - 1, minute]) slotOf(one).isShort = true
     },
-    of(minute) {
-      const slot = minutes[minute % 2]!
-      return slot.minute === minute ? slot.counts : none
-    },
+    of: (minute) => find(minute)?.counts ?? none,
     takeHits(minute) {
-      const slot = minutes[minute % 2]!
-      if (slot.minute !== minute) return 0
+      const slot = find(minute)
+      if (slot === undefined) return 0
       const { hits } = slot
       slot.hits = 0
       return hits

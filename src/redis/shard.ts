@@ -65,8 +65,6 @@ export function createShard(options: ShardOptions): Shard {
   /** The reply of a call whose hits were counted locally: it continues the counts, nothing else. */
   function remember(hits: Hits, reply: HitReply) {
     const minute = minuteOf((reply[0] as number) * 1000)
-    // Behind a network that was silent for minutes. Its counts would take the place of those of now.
-    if (minute < minuteOf(nowMs()) - 1) return
     hits.keyIds.forEach((keyId, i) => {
       lastCounts.add(keyId, minute, 0, countIn(reply, i))
     })

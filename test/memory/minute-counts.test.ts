@@ -1,7 +1,11 @@
 // Counts of the current minute in this process, alone and next to a shared count.
+import { install } from '@sinonjs/fake-timers'
 import fc from 'fast-check'
 import t from 'tap'
 import { createMinuteCounts } from '../../src/memory/minute-counts.ts'
+
+const clock = install({ toFake: ['performance'] })
+t.teardown(() => clock.uninstall())
 
 t.test('hits of a key in a minute add up, whatever other keys and their numbers', async (t) => {
   const add = fc.record({ key: fc.nat(3), hits: fc.nat(9) })
@@ -34,6 +38,19 @@ t.test('at the boundary both minutes keep their counts', async (t) => {
   t.equal(counts.add('apk_1', 8, 1), 2)
 })
 
+t.test('what was counted two minutes ago is dropped as another minute begins', async (t) => {
+  const counts = createMinuteCounts()
+  counts.add('apk_1', 7, 5)
+  clock.tick(118_999)
+  counts.add('apk_1', 9, 1)
+  t.equal(counts.of(7).get('apk_1'), 5, 'a server may still be in the minute after it')
+  clock.tick(1)
+  t.equal(counts.takeHits(7), 5)
+  counts.add('apk_1', 10, 1)
+  t.equal(counts.of(7).size, 0)
+  t.strictSame([counts.of(9).get('apk_1'), counts.takeHits(9)], [1, 1])
+})
+
 t.test(
   'a shared count below what is known shows that it is short of some hits, for its minute',
   async (t) => {
@@ -46,10 +63,12 @@ t.test(
     counts.add('apk_2', 7, 1, 1)
     t.equal(counts.mayLackCounts(7), true, 'lost')
     t.equal(counts.mayLackCounts(8), false)
+    clock.tick(60_000)
     counts.add('apk_1', 8, 4, 4)
     counts.add('apk_2', 7, 1, 3)
     t.strictSame([counts.mayLackCounts(7), counts.mayLackCounts(8)], [true, false])
     t.equal(counts.mayLackCounts(9), false, 'nothing is known of a minute that has not begun')
+    clock.tick(60_000)
     counts.add('apk_1', 9, 1)
     t.strictSame([counts.mayLackCounts(7), counts.mayLackCounts(9)], [false, false])
     counts.add('apk_1', 9, 0, 0)
@@ -57,6 +76,7 @@ t.test(
     counts.markIncomplete(9)
     t.strictSame([counts.mayLackCounts(8), counts.mayLackCounts(9)], [true, true])
     t.equal(counts.of(8).get('apk_1'), 4, 'what was known is not lost')
+    clock.tick(120_000)
     counts.markIncomplete(11)
     t.strictSame(
       [counts.mayLackCounts(10), counts.mayLackCounts(11), counts.mayLackCounts(9)],

@@ -265,6 +265,21 @@ t.test('an answer that is two minutes late leaves the counts of this minute', as
   t.equal((await hit()).number, 2)
 })
 
+t.test('a server that is two minutes behind another does not take the counts of that one', async (t) => {
+  const lastCounts = createMinuteCounts()
+  const [down, behind] = [open(t, { lastCounts }), open(t, { lastCounts })]
+  down.seen.redisMs = startMs + 120_000
+  await down.untilShared()
+  down.shard.goLocal(new Error('gone'))
+  for (const expected of [1, 2, 3]) {
+    t.equal((await down.hit('apk_1')).number, expected)
+    const other = behind.hit('apk_2')
+    await behind.called(expected)
+    behind.seen.calls[expected - 1]!.answer(expected, 1)
+    t.equal((await other).number, expected)
+  }
+})
+
 t.test('only a probe ends an outage', async (t) => {
   const { seen, shard, hit, called, untilShared } = open(t)
   let probes = 0
