@@ -25,7 +25,7 @@ import {
   userId,
   usersAtOnce,
 } from './kinds.ts'
-import { pgbenchStatement, recordStatements, storesOn } from './statements.ts'
+import { pgbenchStatement, poolOn, recordStatements, storesOn } from './statements.ts'
 import { besideOf, figures, withoutHttp } from './without-http.ts'
 
 const connections = 16
@@ -64,7 +64,7 @@ const usersOf = ({ count }: Database) => count / keysPerUser
 
 /** What `audit find` finds: a refusal of each key that stays. */
 async function seedRefusals(sql: Sql, database: Database): Promise<void> {
-  const { audit } = storesOn({ run: (work) => work(sql), close: async () => {} })
+  const { audit } = storesOn(poolOn(sql))
   const keys = usersOf(database) * staying.count
   for (let n = 0; n < keys; n += usersAtOnce)
     await audit.recordRefusals(

@@ -27,6 +27,13 @@ export const storesOn = (pool: Pool) => ({
   audit: createAuditLog({ audit: pool, operator: pool }),
 })
 
+/** One connection, without a time limit. */
+export const poolOn = (sql: postgres.Sql): Pool => ({
+  run: (work) => work(sql),
+  change: (work) => work(sql),
+  close: () => sql.end(),
+})
+
 /** The statements of these calls, which send one each. They run, too. */
 export async function recordStatements(
   databaseUrl: string,
@@ -38,7 +45,7 @@ export async function recordStatements(
     fetch_types: false,
     debug: (_connection, text, parameters) => sent.push({ text, parameters: parameters.map(withSampleId) }),
   })
-  const stores = storesOn({ run: (work) => work(sql), close: () => sql.end() })
+  const stores = storesOn(poolOn(sql))
   try {
     for (const call of calls) await call(stores)
   } finally {

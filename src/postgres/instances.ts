@@ -19,7 +19,7 @@ export function createInstanceStore(
   return {
     fences: {
       raise: () =>
-        management.run(async (sql) => {
+        management.change(async (sql) => {
           const [row] = await sql`select nextval('instance_fences')::float8 as fence`
           return row!.fence
         }),

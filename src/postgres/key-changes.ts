@@ -44,7 +44,7 @@ export function createKeyChanges(
 
   return {
     create: (key, actor) =>
-      pool.run(async (sql) => {
+      pool.change(async (sql) => {
         const userId = idOrNone('usr_', key.userId)
         const entry = auditEntry(sql, 'key.created', actor, {
           key_id: key.id,

@@ -6,7 +6,7 @@
 import type { ISql, Sql } from 'postgres'
 import { Overloaded, Unavailable } from '../stores.ts'
 import { postgresAt } from './connect.ts'
-import { createLanes } from './lanes.ts'
+import { createLanes, type Kind, type Turn } from './lanes.ts'
 import type { SslSettings } from './ssl.ts'
 
 export interface PoolOptions {
@@ -43,6 +43,8 @@ export interface Pool {
    * connections and waits in its own queue.
    */
   run<T>(work: (sql: Query) => Promise<T>, lane?: string): Promise<T>
+  /** The same for work that commits something. Together it leaves one connection for `run`. */
+  change<T>(work: (sql: Query) => Promise<T>, lane?: string): Promise<T>
   /** Lets work in flight finish, for at most a second. */
   close(): Promise<void>
 }
@@ -117,28 +119,24 @@ export function createPool(options: PoolOptions): Pool {
   const places = new Set<Place>()
 
   /**
-   * Takes a place for one piece of work. The place is held until the work ends, even if nobody
-   * waits for it any more, because its statement continues.
+   * Takes a place for one piece of work, whose turn it is. The place is held until the work ends,
+   * even if nobody waits for it any more, because its statement continues.
    */
-  async function takePlace(lane?: string): Promise<Place> {
-    const askedAtMs = performance.now()
-    await lanes.enter(lane)
+  function takePlace(kind: Kind, lane?: string): Place {
     if (readOnly && performance.now() - openedAtMs > readOnlyRetryMs) {
       server.moveOn()
       renew(current)
     }
     const from = current
     const sql = from.free.pop()!
-    const startedAtMs = performance.now()
-    onWait?.((startedAtMs - askedAtMs) / 1000)
     const place: Place = {
       sql,
       from,
-      startedAtMs,
+      startedAtMs: performance.now(),
       leave() {
         if (!places.delete(place)) return
         from.free.push(sql)
-        lanes.leave(lane)
+        lanes.leave(kind, lane)
       },
     }
     places.add(place)
@@ -189,47 +187,49 @@ export function createPool(options: PoolOptions): Pool {
     if (code === 'CONNECTION_CLOSED' || code === 'CONNECT_TIMEOUT') renew(from)
   }
 
-  return {
-    async run(work, lane) {
-      let timer: NodeJS.Timeout | undefined
-      let place: Place | undefined
-      let late = false
-      const lateness = new Promise<never>((_, reject) => {
-        timer = setTimeout(() => {
-          late = true
-          if (place) renewIfSilent(place)
-          reject(new Unavailable(`Postgres (${purpose}): no answer in ${timeoutMs} ms`))
-        }, timeoutMs)
-      })
-      const attempt = async () => {
-        place = await takePlace(lane)
-        // The caller has given up, so nothing must be done on its behalf.
-        if (late) {
-          place.leave()
-          throw new Unavailable('too late')
-        }
-        try {
-          const result = await work(place.sql)
-          endPause()
-          return result
-        } catch (error) {
-          judge(error, place)
-          throw error
-        } finally {
-          onCall?.((performance.now() - place.startedAtMs) / 1000)
-          place.leave()
-        }
-      }
+  async function runAs<T>(kind: Kind, work: (sql: Query) => Promise<T>, lane?: string): Promise<T> {
+    const askedAtMs = performance.now()
+    let timer: NodeJS.Timeout | undefined
+    let turn: Turn | undefined
+    let place: Place | undefined
+    const lateness = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => {
+        if (place) renewIfSilent(place)
+        else turn?.giveUp()
+        reject(new Unavailable(`Postgres (${purpose}): no answer in ${timeoutMs} ms`))
+      }, timeoutMs)
+    })
+    const attempt = async () => {
+      turn = lanes.enter(kind, lane)
+      await turn?.come
+      place = takePlace(kind, lane)
+      onWait?.((place.startedAtMs - askedAtMs) / 1000)
       try {
-        return await Promise.race([attempt(), lateness])
+        const result = await work(place.sql)
+        endPause()
+        return result
       } catch (error) {
-        if (error instanceof Overloaded) onShed?.()
-        if (lacksPartition(error)) onNoPartition?.()
-        throw isServersFault(error) ? new Unavailable(`Postgres (${purpose}): ${describe(error)}`) : error
+        judge(error, place)
+        throw error
       } finally {
-        clearTimeout(timer)
+        onCall?.((performance.now() - place.startedAtMs) / 1000)
+        place.leave()
       }
-    },
+    }
+    try {
+      return await Promise.race([attempt(), lateness])
+    } catch (error) {
+      if (error instanceof Overloaded) onShed?.()
+      if (lacksPartition(error)) onNoPartition?.()
+      throw isServersFault(error) ? new Unavailable(`Postgres (${purpose}): ${describe(error)}`) : error
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  return {
+    run: (work, lane) => runAs('read', work, lane),
+    change: (work, lane) => runAs('change', work, lane),
     async close() {
       await Promise.all(current.all.map((sql) => sql.end({ timeout: 1 })))
     },

@@ -18,7 +18,7 @@ export async function runPublished<T>(
     // If the request has timed out, nobody awaits it.
     published.catch(() => {})
   }
-  const answer = await pool.run((sql) => work(sql, committed), lane ?? undefined)
+  const answer = await pool.change((sql) => work(sql, committed), lane ?? undefined)
   await published
   return answer
 }

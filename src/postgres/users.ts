@@ -56,7 +56,7 @@ export function createUserStore({ management: pool, bulk }: UserPools, publish: 
 
   return {
     create: ({ id, name, externalId = null }, actor) =>
-      inLane(actor.operator, async (sql) => {
+      pool.change(async (sql) => {
         const details = { name, external_id: externalId }
         const entry = auditEntry(sql, 'user.created', actor, { user_id: id, details })
         const [row] = await sql`
@@ -66,7 +66,7 @@ export function createUserStore({ management: pool, bulk }: UserPools, publish: 
           ), entered as (${audited(sql, 'made', entry)})
           select ${columns(sql)} from made`
         return row ? { ok: true, user: toUser(row) } : taken
-      }),
+      }, actor.operator ?? undefined),
 
     get: (id, lane) => inLane(lane, (sql) => find(sql, id)),
 
@@ -87,7 +87,7 @@ export function createUserStore({ management: pool, bulk }: UserPools, publish: 
       }),
 
     change: (id, { name, externalId }, actor) =>
-      inLane(actor.operator, async (sql) => {
+      pool.change(async (sql) => {
         const details = { name, external_id: externalId }
         const entry = auditEntry(sql, 'user.updated', actor, { user_id: safeId(id), details })
         try {
@@ -104,7 +104,7 @@ export function createUserStore({ management: pool, bulk }: UserPools, publish: 
           if (isTaken(error)) return taken
           throw error
         }
-      }),
+      }, actor.operator ?? undefined),
 
     revokeKeys: (id, actor) =>
       changeKeys(id, actor.operator, async (sql, committed) => {

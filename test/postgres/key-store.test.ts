@@ -247,18 +247,20 @@ const watched = postgres(url, {
   debug: (_connection, text, values) => sent.push({ text, values: values as string[] }),
 })
 t.teardown(() => watched.end({ timeout: 1 }))
-const watchedPool: Pool = { run: (work) => work(watched), close: () => watched.end() }
+const watchedPool: Pool = {
+  run: (work) => work(watched),
+  change: (work) => work(watched),
+  close: () => watched.end(),
+}
 const { keys: watchedKeys } = storesOn(watchedPool)
 
 t.test('whatever a user asks for waits in the lane of that user', async (t) => {
   const lanes: (string | undefined)[] = []
-  const noting: Pool = {
-    ...watchedPool,
-    run(work, lane) {
-      lanes.push(lane)
-      return watchedPool.run(work)
-    },
+  const run: Pool['run'] = (work, lane) => {
+    lanes.push(lane)
+    return watchedPool.run(work)
   }
+  const noting = { ...watchedPool, run, change: run }
   const { keys } = storesOn(noting)
   const { id: userId } = await makeUser()
   const { key } = newKeyOf(userId)

@@ -1,20 +1,21 @@
-// Who gets the next connection: while others wait, no lane holds more than half, and no lane waits
-// behind another.
+// Who gets the next connection: while others wait, no lane holds more than half, no lane waits
+// behind another, and changes leave a place for reads.
 import fc from 'fast-check'
 import t from 'tap'
-import { createLanes } from '../../src/postgres/lanes.ts'
+import { createLanes, type Kind, type Turn } from '../../src/postgres/lanes.ts'
 
 /** The test ends the works; `started`: their names in the order in which they started. */
 function byHand(places = 4) {
   const lanes = createLanes(places)
   const started: string[] = []
-  const enter = (name: string, lane?: string) => {
-    const turn = lanes.enter(lane)
+  const enter = (name: string, lane?: string, kind: Kind = 'read'): Turn | undefined => {
+    const turn = lanes.enter(kind, lane)
     if (turn === undefined) started.push(name)
-    else void turn.then(() => started.push(name))
+    else void turn.come.then(() => started.push(name))
+    return turn
   }
-  const leave = async (lane?: string) => {
-    lanes.leave(lane)
+  const leave = async (lane?: string, kind: Kind = 'read') => {
+    lanes.leave(kind, lane)
     await Promise.resolve()
   }
   return { enter, leave, started }
@@ -65,6 +66,39 @@ t.test('work without a lane may use every place', async (t) => {
   t.equal(started[4], '5')
 })
 
+t.test('changes of all lanes leave one place for reads', async (t) => {
+  const { enter, leave, started } = byHand()
+  for (const lane of ['a', 'b']) for (const n of [1, 2]) enter(`${lane}${n}`, lane, 'change')
+  t.strictSame(started, ['a1', 'a2', 'b1'])
+  enter('read 1', 'c')
+  enter('read 2', 'b')
+  t.strictSame(started.slice(3), ['read 1'])
+  await leave('c')
+  t.strictSame(started.slice(4), ['read 2'], 'it passes the change before it')
+  await leave('b')
+  enter('read 3', 'a')
+  await leave('a', 'change')
+  t.strictSame(started.slice(5), ['read 3', 'b2'], 'the end of a change lets both start')
+  await leave('b', 'change')
+  const alone = byHand(1)
+  alone.enter('only', 'a', 'change')
+  t.strictSame(alone.started, ['only'])
+})
+
+t.test('work that gives up waiting leaves its queue', async (t) => {
+  const { enter, leave, started } = byHand(1)
+  enter('x', 'x')
+  const turns = Array.from({ length: 500 }, (_, n) => enter(`a${n}`, 'a'))
+  for (const turn of turns.slice(0, -1)) turn!.giveUp()
+  enter('b', 'b')
+  enter('last', 'a')
+  await leave('x')
+  await leave('a')
+  turns.at(-1)!.giveUp()
+  await leave('b')
+  t.strictSame(started, ['x', 'a499', 'b', 'last'])
+})
+
 t.test('a lane that is full sheds its own works only', async (t) => {
   const { enter, started } = byHand()
   for (let n = 0; n < 502; n++) enter('a', 'a')
@@ -89,28 +123,46 @@ t.test('at most 10,000 wait in all lanes together; a lane that is shed has no tu
 
 t.test('no bound is exceeded, and no place stays free that a waiting work may have', async (t) => {
   const names = ['a', 'b', 'c', undefined]
-  const step = fc.record({ lane: fc.constantFrom(...names), leaves: fc.boolean() })
+  const kinds: Kind[] = ['read', 'change']
+  const step = fc.record({
+    lane: fc.constantFrom(...names),
+    kind: fc.constantFrom(...kinds),
+    leaves: fc.boolean(),
+  })
   const some = fc.array(step, { maxLength: 100 })
   await fc.assert(
     fc.asyncProperty(fc.integer({ min: 1, max: 5 }), some, async (places, steps) => {
       const { enter, leave, started } = byHand(places)
       const half = Math.ceil(places / 2)
+      const changesMax = Math.max(1, places - 1)
       const entered: string[] = []
       const left: string[] = []
-      const count = (all: string[], lane?: string) => all.filter((one) => one === String(lane)).length
-      const running = (lane?: string) => count(started, lane) - count(left, lane)
-      for (const { lane, leaves } of steps) {
-        if (leaves && running(lane) > 0) {
-          left.push(String(lane))
-          await leave(lane)
+      const nameOf = (kind: Kind, lane?: string) => `${kind} of ${lane}`
+      const count = (all: string[], name: string) => all.filter((one) => one === name).length
+      const runningOf = (kind: Kind, lane?: string) =>
+        count(started, nameOf(kind, lane)) - count(left, nameOf(kind, lane))
+      const running = (lane?: string) => runningOf('read', lane) + runningOf('change', lane)
+      for (const { lane, kind, leaves } of steps) {
+        const name = nameOf(kind, lane)
+        if (leaves && runningOf(kind, lane) > 0) {
+          left.push(name)
+          await leave(lane, kind)
         } else {
-          entered.push(String(lane))
-          enter(String(lane), lane)
+          entered.push(name)
+          enter(name, lane, kind)
         }
         const all = started.length - left.length
-        if (all > places || names.some((one) => one !== undefined && running(one) > half)) return false
+        const changes = names.reduce((sum, one) => sum + runningOf('change', one), 0)
+        if (all > places || changes > changesMax) return false
+        if (names.some((one) => one !== undefined && running(one) > half)) return false
         const mayStart = names.some(
-          (one) => count(entered, one) > count(started, one) && (one === undefined || running(one) < half),
+          (one) =>
+            (one === undefined || running(one) < half) &&
+            kinds.some(
+              (kind) =>
+                count(entered, nameOf(kind, one)) > count(started, nameOf(kind, one)) &&
+                (kind === 'read' || changes < changesMax),
+            ),
         )
         if (all < places && mayStart) return false
       }

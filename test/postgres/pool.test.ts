@@ -271,14 +271,14 @@ t.test('while commits hang, connections do not pile up at the server', async (t)
   await look`create table written (id int)`
   const max = 4
   const pool = open(t, { purpose: 'hanging', max })
-  const write = () => pool.run((sql) => sql`insert into written values (1)`, 'writes')
+  const write = (lane = 'writes') => pool.change((sql) => sql`insert into written values (1)`, lane)
   await until('it writes', async () => (await outcomes([write()]))[0] === null)
 
   t.teardown(() => setStandby(''))
   await setStandby('gone')
   await until('commits hang', async () => isUnavailable((await outcomes([write()]))[0]))
   for (let round = 0; round < 8; round++) {
-    const writes = outcomes([write(), write()])
+    const writes = outcomes(['writes', 'writes', 'more', 'more'].map(write))
     t.strictSame(await outcomes([ask(pool, 'reads')]), [null], 'a read succeeds meanwhile')
     t.ok((await writes).every(isUnavailable))
   }

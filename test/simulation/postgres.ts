@@ -83,15 +83,13 @@ export function createModelPool(
       )
     })
 
-  return {
-    close: async () => {},
-    run: (work) =>
-      new Promise((resolve, reject) => {
-        const timer = setTimeout(() => reject(new Unavailable(`no answer in ${timeoutMs} ms`)), timeoutMs)
-        const settled = () => clearTimeout(timer)
-        work(statement as never)
-          .then(resolve, reject)
-          .finally(settled)
-      }),
-  }
+  const run: Pool['run'] = (work) =>
+    new Promise((resolve, reject) => {
+      const timer = setTimeout(() => reject(new Unavailable(`no answer in ${timeoutMs} ms`)), timeoutMs)
+      const settled = () => clearTimeout(timer)
+      work(statement as never)
+        .then(resolve, reject)
+        .finally(settled)
+    })
+  return { run, change: run, close: async () => {} }
 }
