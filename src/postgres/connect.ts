@@ -22,10 +22,15 @@ const firstBytes = [...'RENv'].map((letter) => letter.charCodeAt(0))
 /** How Postgres ends each answer, without the last byte: that one is the state of the transaction. */
 const readyForQuery = Buffer.from('Z\0\0\0\x05')
 
+export type ConnectOptions = postgres.Options<Record<string, never>> & { connect_timeout: number }
+
 export interface Server {
-  connect(options: postgres.Options<Record<string, never>> & { connect_timeout: number }): Sql
-  /** New connections go to the next host, as they do after a connection that never worked. */
-  moveOn(): void
+  connect(options: ConnectOptions): Sql
+  /**
+   * Tries one host on a connection of its own, the next one at each call. If that host takes
+   * writes, new connections go there.
+   */
+  findWritable(options: ConnectOptions): Promise<boolean>
   /** Those that this end has closed count until the server closes them too. */
   openConnections(): number
 }
@@ -35,6 +40,7 @@ export function postgresAt(databaseUrl: string, env: SslSettings = {}): Server {
   const address = readAddress(databaseUrl, env)
   const { hosts } = address
   let current = 0
+  let tried = 0
   let notBeforeMs = 0
   let openConnections = 0
 
@@ -44,38 +50,62 @@ export function postgresAt(databaseUrl: string, env: SslSettings = {}): Server {
     if (wasLast && (hosts.length > 1 || !hadAnswered)) notBeforeMs = performance.now() + pauseMs
   }
 
-  async function open(timeoutMs: number, signal: AbortSignal): Promise<Duplex> {
-    const index = current
+  async function open(only: number | undefined, timeoutMs: number, signal: AbortSignal): Promise<Duplex> {
+    const index = only ?? current
+    const onFailure = (hadAnswered: boolean) => {
+      if (only === undefined) moveOnFrom(index, hadAnswered)
+    }
     try {
       if (index === 0) await sleep(Math.max(0, notBeforeMs - performance.now()), undefined, { signal })
       const socket = await dial(hosts[index]!, address, timeoutMs, signal)
       openConnections++
       socket.once('close', () => openConnections--)
-      watch(socket, (hadAnswered) => moveOnFrom(index, hadAnswered))
+      watch(socket, onFailure)
       return socket
     } catch (error) {
-      moveOnFrom(index, false)
+      onFailure(false)
       return failing(error as Error)
     }
   }
 
+  /** `only`: the index of the one host to use. */
+  function connect(options: ConnectOptions, only?: number): Sql {
+    const ended = new AbortController()
+    const usable = only === undefined ? hosts : [hosts[only]!]
+    const ours: object = {
+      host: usable.map(({ host }) => host),
+      port: usable.map(({ port }) => port),
+      ssl: false,
+      sslnegotiation: null,
+      socket: () => open(only, options.connect_timeout * 1000, ended.signal),
+    }
+    const sql = postgres(address.url, { ...options, ...ours }) as Sql
+    const { end } = sql
+    // postgres.js would use a connection that opens after end(), and never close it.
+    sql.end = (how) => end(how).finally(() => ended.abort())
+    return sql
+  }
+
   return {
-    connect(options) {
-      const ended = new AbortController()
-      const ours: object = {
-        host: hosts.map(({ host }) => host),
-        port: hosts.map(({ port }) => port),
-        ssl: false,
-        sslnegotiation: null,
-        socket: () => open(options.connect_timeout * 1000, ended.signal),
+    connect: (options) => connect(options),
+    async findWritable(options) {
+      tried = (tried + 1) % hosts.length
+      const index = tried
+      const sql = connect(options, index)
+      try {
+        const [row] = await Promise.race([
+          sql`select current_setting('transaction_read_only') = 'off' as is_writable`,
+          sleep(options.connect_timeout * 1000, [], { ref: false }),
+        ])
+        if (!row?.is_writable) return false
+        current = index
+        return true
+      } catch {
+        return false
+      } finally {
+        sql.end({ timeout: 0 }).catch(() => {})
       }
-      const sql = postgres(address.url, { ...options, ...ours }) as Sql
-      const { end } = sql
-      // postgres.js would use a connection that opens after end(), and never close it.
-      sql.end = (how) => end(how).finally(() => ended.abort())
-      return sql
     },
-    moveOn: () => moveOnFrom(current, true),
     openConnections: () => openConnections,
   }
 }

@@ -67,9 +67,9 @@ const silentPauseGrowth = 4
 /** How often to check whether the server works again, which ends the pause. */
 const silentCheckMs = 1000
 /**
- * How often to try a new connection while the server takes no writes (a standby, or a former
- * primary). Another server may be behind the same address by then, and open connections would stay
- * with the old one.
+ * How often to look for a server that takes writes while this one takes none (a standby, or a former
+ * primary). It may be another host, or behind the same address by then. Until there is one, the open
+ * connections keep serving reads.
  */
 const readOnlyRetryMs = 500
 /** Postgres 14 and later report these when a connection starts and whenever they change. */
@@ -82,32 +82,44 @@ export function createPool(options: PoolOptions): Pool {
   const server = postgresAt(url, ssl)
   let openedAtMs = 0
   let readOnly = false
+  let nextSearchMs = 0
   let pauseMs = 0
+  const connectOptions = {
+    max: 1,
+    connect_timeout: 2,
+    // By default, postgres.js replaces a connection after 30 to 60 minutes.
+    max_lifetime: null,
+    backoff: () => 0.2,
+    fetch_types: false,
+    onnotice: () => {},
+    connection: {
+      application_name: `latchkey ${purpose}`,
+      statement_timeout: Math.floor(timeoutMs * statementTimeoutShare),
+    },
+  }
   let current = open()
 
   function open(): Connections {
     openedAtMs = performance.now()
     readOnly = false
     const opened: Connections = { all: [], free: [] }
-    const options = {
-      max: 1,
-      connect_timeout: 2,
-      // By default, postgres.js replaces a connection after 30 to 60 minutes.
-      max_lifetime: null,
-      backoff: () => 0.2,
-      fetch_types: false,
-      onnotice: () => {},
-      onparameter(name: string, value: string) {
-        if (opened === current && value === 'on' && readOnlyParameters.includes(name)) readOnly = true
-      },
-      connection: {
-        application_name: `latchkey ${purpose}`,
-        statement_timeout: Math.floor(timeoutMs * statementTimeoutShare),
-      },
+    const onparameter = (name: string, value: string) => {
+      if (value === 'on' && readOnlyParameters.includes(name)) noteReadOnly(opened)
     }
-    for (let i = 0; i < max; i++) opened.all.push(server.connect(options))
+    for (let i = 0; i < max; i++) opened.all.push(server.connect({ ...connectOptions, onparameter }))
     opened.free.push(...opened.all)
     return opened
+  }
+
+  function noteReadOnly(connections: Connections) {
+    if (connections === current) readOnly = true
+  }
+
+  async function findWritable() {
+    nextSearchMs = Infinity
+    const from = current
+    if (await server.findWritable(connectOptions)) renew(from)
+    nextSearchMs = performance.now() + readOnlyRetryMs
   }
 
   /**
@@ -123,10 +135,7 @@ export function createPool(options: PoolOptions): Pool {
    * even if nobody waits for it any more, because its statement continues.
    */
   function takePlace(kind: Kind, lane?: string): Place {
-    if (readOnly && performance.now() - openedAtMs > readOnlyRetryMs) {
-      server.moveOn()
-      renew(current)
-    }
+    if (readOnly && performance.now() > nextSearchMs) void findWritable()
     const from = current
     const sql = from.free.pop()!
     const place: Place = {
@@ -181,7 +190,7 @@ export function createPool(options: PoolOptions): Pool {
   /** Works out from an error whether the connection is still usable. */
   function judge(error: unknown, { from }: Place) {
     const { code } = error as { code?: unknown }
-    if (from === current && code === readOnlyFault) readOnly = true
+    if (code === readOnlyFault) noteReadOnly(from)
     // postgres.js 3.4 keeps the server's reason for closing a connection and reports it for the
     // next statement on it, so replace the connections.
     if (code === 'CONNECTION_CLOSED' || code === 'CONNECT_TIMEOUT') renew(from)

@@ -350,6 +350,25 @@ t.test('of several hosts, one that takes no writes is left for the next', async 
   await until('the other is used', async () => (await portInUse()) === String(server.port))
 })
 
+t.test('of several hosts, a standby keeps answering while the primary does not', async (t) => {
+  const standby = await startPrivatePostgres(t)
+  await makeReadOnly(t, standby.url)
+  const primary = await startOddPort(t, 'accepts and says nothing')
+  const url = severalAt([new URL(primary.url).port, standby.port])
+  const pool = open(t, { url, max: 1, timeoutMs: 1000 })
+  await untilAnswered(pool)
+  const before = primary.accepted
+  const wrong: unknown[] = []
+  await until('the primary was tried twice', async () => {
+    wrong.push(...(await outcomes([ask(pool)])).filter((error) => error !== null))
+    return primary.accepted >= before + 2
+  })
+  t.strictSame(wrong, [])
+  primary.leadTo(server.port)
+  const portInUse = () => pool.run(async (sql) => (await sql`show port`)[0]!.port as string)
+  await until('the primary is used', async () => (await portInUse()) === String(server.port))
+})
+
 t.test('of several hosts the first that answers is used, and while none does there are pauses', async (t) => {
   const ports = await Promise.all(times(2, () => startOddPort(t, 'accepts and closes')))
   const url = severalAt(ports.map(({ url }) => new URL(url).port))
