@@ -29,8 +29,8 @@ export const storesOn = (pool: Pool) => ({
 
 /** One connection, without a time limit. */
 export const poolOn = (sql: postgres.Sql): Pool => ({
-  run: (work) => work(sql),
-  change: (work) => work(sql),
+  run: (work) => work(sql, () => {}),
+  change: (work) => work(sql, () => {}),
   close: () => sql.end(),
 })
 

@@ -26,7 +26,7 @@ const usable = (sql: Query) => sql`revoked_at is null and coalesce(expires_at, '
 const expired = (sql: Query) => sql`revoked_at is null and coalesce(expires_at, 'infinity') <= now()`
 
 /** Part of each statement, because a pooler may send every statement to another server. */
-const role = (sql: Query) => sql`(
+const serverRole = (sql: Query) => sql`(
   select case
     when pg_is_in_recovery() then 'standby'
     when current_setting('transaction_read_only')::boolean then 'read_only'
@@ -51,12 +51,12 @@ export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): Key
      * the planner would have to guess the batch size and would scan all users.
      */
     findByHash: (hashes) =>
-      pools.lookups.run(async (sql) => {
+      pools.lookups.run(async (sql, noteReadOnly) => {
         const rows = await sql`
           select encode(k.key_hash, 'hex') as hash, k.id, k.user_id, k.rate_limit_rpm, k.version,
             ${seconds(sql, 'k.expires_at')} as expires_at, ${seconds(sql, 'k.revoked_at')} as revoked_at,
             (select u.deleted_at is not null from users u where u.id = k.user_id) as owner_deleted,
-            (select extract(epoch from now())::float8) as now_s, ${role(sql)} as role
+            (select extract(epoch from now())::float8) as now_s, ${serverRole(sql)} as role
           from unnest(${byteas(hashes)}::text::bytea[]) as asked (hash)
           left join lateral (
             select * from api_keys where key_hash >= asked.hash order by key_hash limit 1
@@ -78,7 +78,10 @@ export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): Key
             }),
           )
           .filter(({ hash }) => asked.delete(hash))
-        return { found, role: rows[0]?.role ?? 'primary' }
+        const role = rows[0]?.role ?? 'primary'
+        // Look-ups write nothing, and before Postgres 14 a connection does not report this by itself.
+        if (role !== 'primary') noteReadOnly()
+        return { found, role }
       }),
 
     get: (id, userId, lane) =>

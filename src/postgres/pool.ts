@@ -35,6 +35,9 @@ export interface PoolOptions {
  */
 export type Query = ISql
 
+/** `noteReadOnly`: the server has said that it takes no writes, so the pool looks for another. */
+export type Work<T> = (sql: Query, noteReadOnly: () => void) => Promise<T>
+
 export interface Pool {
   /**
    * Runs the work, statement by statement; there are no transactions here (see sql/postgres).
@@ -42,9 +45,9 @@ export interface Pool {
    * still learn that its statement succeeded. Work in the same `lane` uses at most half of the
    * connections and waits in its own queue.
    */
-  run<T>(work: (sql: Query) => Promise<T>, lane?: string): Promise<T>
+  run<T>(work: Work<T>, lane?: string): Promise<T>
   /** The same for work that commits something. Together it leaves one connection for `run`. */
-  change<T>(work: (sql: Query) => Promise<T>, lane?: string): Promise<T>
+  change<T>(work: Work<T>, lane?: string): Promise<T>
   /** Lets work in flight finish, for at most a second. */
   close(): Promise<void>
 }
@@ -196,7 +199,7 @@ export function createPool(options: PoolOptions): Pool {
     if (code === 'CONNECTION_CLOSED' || code === 'CONNECT_TIMEOUT') renew(from)
   }
 
-  async function runAs<T>(kind: Kind, work: (sql: Query) => Promise<T>, lane?: string): Promise<T> {
+  async function runAs<T>(kind: Kind, work: Work<T>, lane?: string): Promise<T> {
     const askedAtMs = performance.now()
     let timer: NodeJS.Timeout | undefined
     let turn: Turn | undefined
@@ -214,7 +217,8 @@ export function createPool(options: PoolOptions): Pool {
       place = takePlace(kind, lane)
       onWait?.((place.startedAtMs - askedAtMs) / 1000)
       try {
-        const result = await work(place.sql)
+        const { sql, from } = place
+        const result = await work(sql, () => noteReadOnly(from))
         endPause()
         return result
       } catch (error) {

@@ -248,8 +248,8 @@ const watched = postgres(url, {
 })
 t.teardown(() => watched.end({ timeout: 1 }))
 const watchedPool: Pool = {
-  run: (work) => work(watched),
-  change: (work) => work(watched),
+  run: (work) => work(watched, () => {}),
+  change: (work) => work(watched, () => {}),
   close: () => watched.end(),
 }
 const { keys: watchedKeys } = storesOn(watchedPool)

@@ -4,14 +4,19 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type postgres from 'postgres'
 import t, { type Test } from 'tap'
 import { postgresAt } from '../../src/postgres/connect.ts'
+import { migrate } from '../../src/postgres/migrate.ts'
 import { createPool, type Pool, type PoolOptions } from '../../src/postgres/pool.ts'
 import { Unavailable } from '../../src/stores.ts'
 import { makeReadOnly } from '../faults/postgres-standby.ts'
 import { until } from '../process/until.ts'
 import { openDatabase, startPrivatePostgres, startTcpProxy } from '../services/index.ts'
-import { type Habit, startOddPort } from '../services/odd-ports.ts'
+import { asPostgres13, type Habit, startOddPort } from '../services/odd-ports.ts'
+import { storesOn } from './open-stores.ts'
 
 const server = await startPrivatePostgres(t)
+const standby = await startPrivatePostgres(t)
+for (const { url } of [server, standby]) await migrate(url)
+await makeReadOnly(t, standby.url)
 const max = 2
 const timeoutMs = 500
 
@@ -341,18 +346,25 @@ t.test('of several hosts, the same is used again after a connection that worked 
   t.strictSame([ports[0]!.accepted >= 5, ports[1]!.accepted], [true, 0])
 })
 
+const portInUse = (pool: Pool) => pool.run(async (sql) => Number((await sql`show port`)[0]!.port))
+
 t.test('of several hosts, one that takes no writes is left for the next', async (t) => {
-  const standby = await startPrivatePostgres(t)
-  await makeReadOnly(t, standby.url)
   const pool = open(t, { url: severalAt([standby.port, server.port]), timeoutMs: 10_000 })
-  const portInUse = () => pool.run(async (sql) => (await sql`show port`)[0]!.port as string)
-  t.equal(await portInUse(), String(standby.port))
-  await until('the other is used', async () => (await portInUse()) === String(server.port))
+  t.equal(await portInUse(pool), standby.port)
+  await until('the other is used', async () => (await portInUse(pool)) === server.port)
+})
+
+t.test('of several hosts, look-ups leave one that takes no writes and does not say so', async (t) => {
+  const old = await startOddPort(t, 'accepts and closes')
+  old.leadTo(standby.port, asPostgres13)
+  const url = severalAt([new URL(old.url).port, server.port])
+  const { keys } = storesOn(open(t, { url, timeoutMs: 10_000 }))
+  const role = async () => (await keys.findByHash(['00'.repeat(32)])).role
+  t.equal(await role(), 'read_only')
+  await until('the other is used', async () => (await role()) === 'primary', 10_000)
 })
 
 t.test('of several hosts, a standby keeps answering while the primary does not', async (t) => {
-  const standby = await startPrivatePostgres(t)
-  await makeReadOnly(t, standby.url)
   const primary = await startOddPort(t, 'accepts and says nothing')
   const url = severalAt([new URL(primary.url).port, standby.port])
   const pool = open(t, { url, max: 1, timeoutMs: 1000 })
@@ -365,8 +377,7 @@ t.test('of several hosts, a standby keeps answering while the primary does not',
   })
   t.strictSame(wrong, [])
   primary.leadTo(server.port)
-  const portInUse = () => pool.run(async (sql) => (await sql`show port`)[0]!.port as string)
-  await until('the primary is used', async () => (await portInUse()) === String(server.port))
+  await until('the primary is used', async () => (await portInUse(pool)) === server.port)
 })
 
 t.test('of several hosts the first that answers is used, and while none does there are pauses', async (t) => {

@@ -1,6 +1,7 @@
 // Ports where something other than Postgres listens. They count connections.
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { Transform } from 'node:stream'
 import type { Test } from 'tap'
 
 export interface OddPort {
@@ -10,8 +11,21 @@ export interface OddPort {
   readonly accepted: number
   /**
    * New connections now lead to this port, as when the server behind a load balancer is up again.
+   * `change`: what the client gets of the server's bytes.
    */
-  leadTo(port: number): void
+  leadTo(port: number, change?: Change): void
+}
+
+type Change = (bytes: Buffer) => Buffer
+
+/** Before 14, Postgres reports no parameters that say whether it takes writes. */
+export const asPostgres13: Change = (bytes) => {
+  const text = bytes.toString('latin1')
+  const parameters = /in_hot_standby|default_transaction_read_only/g
+  return Buffer.from(
+    text.replace(parameters, (name) => 'x'.repeat(name.length)),
+    'latin1',
+  )
 }
 
 const http =
@@ -30,13 +44,18 @@ export type Habit = keyof typeof habits
 export async function startOddPort(t: Test, habit: Habit): Promise<OddPort> {
   const sockets = new Set<Socket>()
   let behind: number | undefined
+  let changed: Change = (bytes) => bytes
   let accepted = 0
   const server = createServer((socket) => {
     accepted++
     sockets.add(socket)
     socket.on('error', () => {}).on('close', () => sockets.delete(socket))
     if (behind === undefined) habits[habit](socket)
-    else socket.pipe(connect(behind, '127.0.0.1').on('error', () => socket.destroy())).pipe(socket)
+    else {
+      const change = new Transform({ transform: (bytes, _, done) => done(null, changed(bytes)) })
+      const there = connect(behind, '127.0.0.1').on('error', () => socket.destroy())
+      socket.pipe(there).pipe(change).pipe(socket)
+    }
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -50,8 +69,9 @@ export async function startOddPort(t: Test, habit: Habit): Promise<OddPort> {
     get accepted() {
       return accepted
     },
-    leadTo(port) {
+    leadTo(port, change = changed) {
       behind = port
+      changed = change
     },
   }
 }

@@ -87,7 +87,7 @@ export function createModelPool(
     new Promise((resolve, reject) => {
       const timer = setTimeout(() => reject(new Unavailable(`no answer in ${timeoutMs} ms`)), timeoutMs)
       const settled = () => clearTimeout(timer)
-      work(statement as never)
+      work(statement as never, () => {})
         .then(resolve, reject)
         .finally(settled)
     })
