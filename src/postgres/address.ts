@@ -22,7 +22,23 @@ export interface Address {
   direct: boolean
 }
 
-const ownParams = ['ssl', 'sslmode', 'sslrootcert', 'sslcert', 'sslkey', 'sslnegotiation', 'host', 'port']
+const ownParams = [
+  'ssl',
+  'sslmode',
+  'sslrootcert',
+  'sslcert',
+  'sslkey',
+  'sslnegotiation',
+  'host',
+  'port',
+  'target_session_attrs',
+]
+
+/**
+ * What pool.ts does in any case. postgres.js 3.4 would reconnect to a standby before Postgres 14 at
+ * once and forever.
+ */
+const sessionAttrs = ['any', 'read-write', 'primary']
 
 export function readAddress(databaseUrl: string, env: SslSettings): Address {
   const url = new URL(databaseUrl)
@@ -31,6 +47,9 @@ export function readAddress(databaseUrl: string, env: SslSettings): Address {
   const alias = params.get('ssl')
   if (alias && !params.has('sslmode'))
     params.set('sslmode', alias === 'true' ? 'verify-full' : alias === 'false' ? 'disable' : alias)
+  const attrs = params.get('target_session_attrs')
+  if (attrs && !sessionAttrs.includes(attrs))
+    throw new Error(`target_session_attrs in DATABASE_URL must be one of ${sessionAttrs.join(', ')}`)
   for (const name of ownParams) url.searchParams.delete(name)
 
   const names = (params.get('host') || decodeURIComponent(url.hostname)).split(',')

@@ -354,6 +354,26 @@ t.test('of several hosts, one that takes no writes is left for the next', async 
   await until('the other is used', async () => (await portInUse(pool)) === server.port)
 })
 
+t.test(
+  'target_session_attrs leads to a host that takes writes, without a storm of connections',
+  async (t) => {
+    for (const attrs of ['any', 'read-write', 'primary']) {
+      const old = await startOddPort(t, 'accepts and closes')
+      old.leadTo(standby.port, asPostgres13)
+      const hosts = severalAt([new URL(old.url).port, server.port])
+      const pool = open(t, { url: `${hosts}&target_session_attrs=${attrs}`, timeoutMs: 10_000 })
+      const startMs = performance.now()
+      const write = () => pool.run((sql) => sql`create table if not exists led_here (id int)`)
+      await until('it writes', async () => (await outcomes([write()]))[0] === null, 15_000)
+      t.ok(old.accepted <= triesMax(startMs), `${old.accepted} connections`)
+    }
+    const url = `${server.url}?target_session_attrs=standby`
+    t.throws(() => open(t, { url }), {
+      message: /^target_session_attrs in DATABASE_URL must be one of any, /,
+    })
+  },
+)
+
 t.test('of several hosts, look-ups leave one that takes no writes and does not say so', async (t) => {
   const old = await startOddPort(t, 'accepts and closes')
   old.leadTo(standby.port, asPostgres13)
