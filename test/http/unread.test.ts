@@ -52,17 +52,24 @@ t.test('a response that a client has not read after a minute ends its connection
   t.notOk(read.destroyed, 'an idle connection stays open')
 })
 
-t.test('a response that goes on, and one that is still due, stay', async (t) => {
+t.test('a response that is read slowly, and one that is still due, stay', async (t) => {
   const responses: ServerResponse[] = []
   const { clock, ask } = await startServer(t, (_request, response) => responses.push(response))
-  const [[, streaming], [, due]] = [await ask(), await ask()]
-  for (let minute = 0; minute < 3; minute++) {
-    responses[0]!.write(large)
+  const [[slow, reading], [, due]] = [await ask(), await ask()]
+  responses[0]!.end(Buffer.alloc(large.length * 6))
+  let untilBytes = 0
+  slow.on('data', () => slow.bytesRead >= untilBytes && slow.pause())
+  clock.advance(60_000)
+  for (let minute = 1; minute <= 4; minute++) {
+    untilBytes += large.length
+    slow.resume()
+    await until('it has read more, or lost its connection', () => slow.isPaused() || slow.closed)
     clock.advance(60_000)
   }
-  t.notOk(streaming.destroyed || due.destroyed)
+  t.notOk(reading.destroyed || due.destroyed)
+  t.ok(reading.writableLength > 0, 'it has not read all')
   clock.advance(60_000)
-  t.ok(streaming.destroyed)
+  t.ok(reading.destroyed, 'it has stopped reading')
   t.notOk(due.destroyed)
 })
 
