@@ -112,26 +112,28 @@ export function createTrafficCharts(containers) {
   const columns = [['requests'], ['refused', 'limited', 'errors'], ['p50_ms', 'p99_ms']]
   let samples = []
 
-  function add(added) {
-    for (const sample of added) {
-      const last = samples.at(-1)
-      if (last && sample.at - last.at > gapS) samples.push({ at: last.at + 1 })
-      samples.push(sample)
-    }
+  function show(next) {
     const from = Date.now() / 1000 - historyS
-    samples = samples.filter(({ at }) => at >= from)
-    const times = samples.map(({ at }) => at)
+    samples = next.filter(({ at }) => at >= from)
+    const steps = samples.flatMap((sample, i) => {
+      const before = samples[i - 1]
+      return before && sample.at - before.at > gapS ? [{ at: before.at + 1 }, sample] : [sample]
+    })
+    const times = steps.map(({ at }) => at)
     charts.forEach((chart, i) => {
-      chart([times, ...columns[i].map((name) => samples.map((sample) => sample[name] ?? null))])
+      chart([times, ...columns[i].map((name) => steps.map((step) => step[name] ?? null))])
     })
   }
 
   return {
-    add,
-    /** Each connection begins with what the instance remembers, and most of it is already here. */
+    add: (sample) => show([...samples, sample]),
+    /**
+     * Each connection begins with what its instance remembers. Most of it is already here, and
+     * seconds without a viewer of that instance are not in it.
+     */
     begin(past) {
-      if (past.length > 0) samples = samples.filter(({ at }) => at < past[0].at)
-      add(past)
+      const isMissing = ({ at }) => past.every((one) => Math.abs(one.at - at) >= 1)
+      show([...samples.filter(isMissing), ...past].sort((a, b) => a.at - b.at))
     },
   }
 }

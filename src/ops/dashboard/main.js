@@ -27,7 +27,7 @@ const views = {
     showConnection('good', 'Live')
   },
   history: traffic.begin,
-  traffic: (sample) => sample && traffic.add([sample]),
+  traffic: (sample) => sample && traffic.add(sample),
   servers: (servers) => servers && showServers(servers),
   counters: (view) => view && showBusiest('current', view),
   last_minute: (view) => view && showBusiest('last', view),
