@@ -21,7 +21,10 @@ export interface CollectorOptions {
 }
 
 export interface Collector {
-  /** Checks every two seconds from now on. Never rejects. */
+  /**
+   * Checks every two seconds from now on. Resolves when this process is reported for its first
+   * minute. Never rejects.
+   */
   start(): Promise<void>
   /** Does what is due. Never rejects. */
   tick(): Promise<void>
@@ -50,6 +53,7 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
   /** A minute in which an earlier process counted, and its counts died with it. */
   let lostMinute: number | null = null
   let openMinute = 0
+  let rolledUpMinute = 0
   let clock = { nowMs: 0, monoMs: 0 }
   let isFaulty = false
   let working: Promise<void> | null = null
@@ -107,25 +111,31 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
     return claim !== 'taken'
   }
 
-  async function work() {
+  /** If this process is killed in this minute, its report shows that counts are missing. */
+  async function open(): Promise<number> {
     const nowMs = await now()
     const current = minuteOf(nowMs)
-    const last = minuteOf(nowMs - graceMs) - 1
     // At first, or after the clock was ahead. The counters of a minute that ended over a minute ago
     // may already have expired.
     if (doneThrough === null || doneThrough >= current) doneThrough = current - 2
-    const begins = openMinute !== current
-    // If this process is killed in this minute, its report shows that counts are missing.
-    if (begins) reports.set(current, reports.get(current) ?? 0)
+    if (openMinute !== current) reports.set(current, reports.get(current) ?? 0)
     openMinute = current
     await report(current)
+    return nowMs
+  }
+
+  async function work() {
+    const nowMs = await open()
+    const last = minuteOf(nowMs - graceMs) - 1
     for (const minute of [last - 1, last]) {
-      if (minute <= doneThrough) continue
+      if (minute <= doneThrough!) continue
       const isDone = await collect(minute)
       // Not past one that another instance has claimed: it may be killed.
-      if (isDone && (minute < last || doneThrough >= last - 1)) doneThrough = minute
+      if (isDone && (minute < last || doneThrough! >= last - 1)) doneThrough = minute
     }
-    while (begins && (await usage.rollUp(nowMs / 1000))) {}
+    if (rolledUpMinute === openMinute) return
+    while (await usage.rollUp(nowMs / 1000)) {}
+    rolledUpMinute = openMinute
   }
 
   function lagS() {
@@ -175,7 +185,9 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
   return {
     async start() {
       await restore().catch(onFault)
-      await tick()
+      await open().catch(() => {})
+      // Not awaited: a million counters in Redis take many seconds.
+      void tick()
       timer = setInterval(tick, tickMs)
       timer.unref()
     },

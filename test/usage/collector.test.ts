@@ -10,6 +10,7 @@ import { openDatabase } from '../api/database.ts'
 import { inOneMinute, resetOf } from '../api/one-minute.ts'
 import { type Answer, type Instance, makeCaller, startInstance } from '../instance.ts'
 import { hits } from '../memory/counter-suite.ts'
+import { until } from '../process/until.ts'
 import { useServices } from '../services/index.ts'
 
 const services = await useServices(t)
@@ -391,6 +392,7 @@ t.test('a clean stop leaves no minute incomplete, whenever the next start comes'
     const counter = createMemoryCounter({ now: () => nowMs })
     const collector = collectorAt(() => nowMs, counter)
     await collector.start()
+    await collector.tick()
     await hits(counter, id, 1)
     await collector.close()
   }
@@ -406,6 +408,7 @@ t.test('counting in memory continues after a clean stop, and a killed process le
     const counter = createMemoryCounter({ now: () => nowMs })
     const collector = collectorAt(() => nowMs, counter)
     await collector.start()
+    await collector.tick()
     t.teardown(() => collector.close())
     return { counter, collector }
   }
@@ -433,15 +436,49 @@ t.test('counting in memory continues after a clean stop, and a killed process le
   t.equal(await incompleteIn(minute), false)
 })
 
+t.test('a start does not wait until the last minute is stored, but a stop does', async (t) => {
+  const [instance] = instances as [Instance]
+  await forget()
+  const counter = counterOf(instance)
+  const minute = minuteOf(await counter.now())
+  const { id } = await makeCaller(instance)
+  await redis.set(`rl:{${id}}:${minute}`, 5)
+  let [isStarted, isScanning, goOn] = [false, false, () => {}]
+  const heldUp = new Promise<void>((resolve) => {
+    goOn = resolve
+  })
+  const scan: Counter['scan'] = async (...of) => {
+    isScanning = true
+    await heldUp
+    return counter.scan(...of)
+  }
+  const collector = collectorAt((minute + 1) * 60_000 + 3000, { ...counter, scan })
+  void collector.start().then(() => {
+    isStarted = true
+  })
+  t.teardown(goOn)
+  await until('it has started while it scans', () => isStarted && isScanning)
+  const closed = collector.close()
+  goOn()
+  await closed
+  t.strictSame(await storedIn(minute, [id]), { [id]: { requests: 5, limited: 0 } })
+  const [{ is_done: isDone }] = (await sql`
+    select is_done from usage_minutes where starts_at = to_timestamp(${minute * 60})`) as unknown as [
+    { is_done: boolean },
+  ]
+  t.ok(isDone)
+})
+
 t.test('every two seconds it looks for what is due, until it is closed', async (t) => {
   const clock = FakeTimers.install({ toFake: ['setInterval', 'clearInterval'] })
   t.teardown(() => clock.uninstall())
   let looks = 0
-  const { start, close } = collectorAt(() => {
+  const { start, tick, close } = collectorAt(() => {
     looks++
     return Date.now()
   }, counterOf(instances[0]!))
   await start()
+  await tick()
   const atStart = looks
   clock.tick(1999)
   t.equal(looks, atStart)
