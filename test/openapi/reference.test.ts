@@ -12,12 +12,14 @@ import { useServices } from '../services/index.ts'
 
 const services = await useServices(t)
 const operatorToken = 'a-token-of-the-operator'
+const metricsToken = 'a-token-of-the-scraper'
 const github = makeSigner()
 const keysFile = join(await aFolder(t), 'github-keys.json')
 await writeFile(keysFile, published(github))
 const instance = await startInstance(t, services, {
   BASE_URL: 'http://latchkey.test/below',
   OPS_TOKEN: operatorToken,
+  METRICS_TOKEN: metricsToken,
   GITHUB_SCANNING_KEYS_FILE: keysFile,
 })
 const ops = await startOps(t, instance)
@@ -77,7 +79,8 @@ t.test('every command works when pasted', { skip: hasCurl === null && 'there is 
     const user = await makeUser(instance)
     const signed = signedBy(github, /-d '(.*)'$/m.exec(command)?.[1] ?? '')
     const env = {
-      ...{ KEY: caller.token, KEY_ID: id, USER_ID: user.id, OPS_TOKEN: operatorToken },
+      ...{ KEY: caller.token, KEY_ID: id, USER_ID: user.id },
+      ...{ OPS_TOKEN: operatorToken, METRICS_TOKEN: metricsToken },
       GITHUB_PUBLIC_KEY_IDENTIFIER: signed['github-public-key-identifier'],
       GITHUB_PUBLIC_KEY_SIGNATURE: signed['github-public-key-signature'],
     }

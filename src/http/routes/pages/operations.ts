@@ -47,8 +47,8 @@ export function curlOf(
   const lines = [['curl -i', ...words].join(' ')]
   for (const scheme of Object.keys(security[0] ?? {})) {
     const { in: place, name = '' } = components.securitySchemes[scheme]!
-    const header =
-      place === 'header' ? `${name}: $${shellName(name)}` : `Authorization: Bearer $${credential}`
+    const token = scheme === 'metricsToken' ? 'METRICS_TOKEN' : credential
+    const header = place === 'header' ? `${name}: $${shellName(name)}` : `Authorization: Bearer $${token}`
     lines.push(`-H "${header}"`)
   }
   if (body) lines.push(`-H 'Content-Type: application/json'`, `-d '${inShell(JSON.stringify(body))}'`)
