@@ -5,11 +5,15 @@
  */
 import { nodeRange, version } from './version.ts'
 
-const numbers = (text: string) => text.replace('>=', '').split('.').map(Number)
-const [major = 0, minor = 0] = numbers(nodeRange)
+const numbers = (text: string) => text.replace(/^\D+/, '').split('.').map(Number)
 const [runningMajor = 0, runningMinor = 0] = numbers(process.versions.node)
 
-if (runningMajor < major || (runningMajor === major && runningMinor < minor)) {
+const isSupported = nodeRange.split(' || ').some((range) => {
+  const [major = 0, minor = 0] = numbers(range)
+  return runningMajor === major ? runningMinor >= minor : runningMajor > major && range[0] === '>'
+})
+
+if (!isSupported) {
   process.stderr.write(
     `latchkey: Latchkey ${version} needs Node ${nodeRange}, and this is ${process.versions.node}\n`,
   )

@@ -91,7 +91,7 @@ t.test('a command that is written wrongly, or names an absent id, is refused in 
   for (const [words, why] of cases) failed(t, await run(...words), words, why)
 })
 
-t.test('a Node that is too old gets one line that says so', async (t) => {
+t.test('a Node that cannot run it gets one line that says so', async (t) => {
   const pretend = join(await aFolder(t), 'old.cjs')
   const versions = (node: string) =>
     writeFile(
@@ -99,14 +99,19 @@ t.test('a Node that is too old gets one line that says so', async (t) => {
       `Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '${node}' } })`,
     )
   const env = { NODE_OPTIONS: `--require ${pretend}` }
-  for (const old of ['18.20.8', '20.9.0']) {
+  for (const old of ['18.20.8', '20.9.0', '21.7.3', '22.1.0']) {
     await versions(old)
     const { code, stderr } = await runLatchkey(t, env, '--version')
     t.equal(code, 1)
-    t.match(stderr, new RegExp(`^latchkey: Latchkey \\S+ needs Node >=20\\.19, and this is ${old}\\n$`))
+    t.match(
+      stderr,
+      new RegExp(`^latchkey: Latchkey \\S+ needs Node \\^20\\.19 \\|\\| >=22\\.2, and this is ${old}\\n$`),
+    )
   }
-  await versions('22.0.0')
-  t.equal((await runLatchkey(t, env, '--version')).code, 0)
+  for (const recent of ['20.19.0', '22.2.0', '23.0.0']) {
+    await versions(recent)
+    t.equal((await runLatchkey(t, env, '--version')).code, 0, recent)
+  }
 })
 
 t.test('a command whose database cannot be reached says so, without the password', async (t) => {
