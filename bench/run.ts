@@ -86,7 +86,7 @@ async function main(): Promise<void> {
       await rig.close()
     }
   }
-  if (options.names.includes('scaling')) await writeScaling(options.out)
+  if (options.names.includes('scaling')) await writeScaling()
 }
 
 main().catch((error: Error) => {

@@ -5,7 +5,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Sample } from './measure.ts'
-import { scalingPage } from './paths.ts'
+import { results, scalingPage } from './paths.ts'
 import { resultOf } from './ratios.ts'
 import { factLines } from './report/markdown.ts'
 import type { Written } from './report/write.ts'
@@ -21,18 +21,29 @@ const rates = [10_000, 100_000, 1_000_000]
 const busy = 0.6
 const keysInUse = 1000
 
-export async function writeScaling(folder: string): Promise<void> {
-  const [hot, many] = await Promise.all([written(folder, 'hot-key'), written(folder, 'many-keys')])
+/** At full load. At a steady, low rate a request costs more, but uses less of a core. */
+const pages = ['hot-key', 'many-keys', 'even-more-keys', 'growth', 'processes'] as const
+type Page = (typeof pages)[number]
+export type Results = Record<Page, Written>
+/** Their scripts do other work for each request. */
+const otherScripts = ['fastify-rate-limit', 'flexible']
+
+export async function writeScaling(): Promise<void> {
   const page = await readFile(scalingPage, 'utf8')
   const [from, to] = [page.indexOf(begin), page.indexOf(end)]
   if (from < 0 || to < from) throw new Error(`${scalingPage} has no "${begin}" followed by "${end}"`)
-  const block = [begin, '', ...figures(hot, many), '', ''].join('\n')
+  const block = [begin, '', ...figures(await readResults()), '', ''].join('\n')
   await writeFile(scalingPage, page.slice(0, from) + block + page.slice(to))
   process.stderr.write(`wrote ${scalingPage}\n`)
 }
 
-async function written(folder: string, name: string): Promise<Written> {
-  const file = join(folder, `${name}.json`)
+export async function readResults(): Promise<Results> {
+  const found = await Promise.all(pages.map(async (name) => [name, await written(name)] as const))
+  return Object.fromEntries(found) as Results
+}
+
+async function written(name: Page): Promise<Written> {
+  const file = join(results, `${name}.json`)
   try {
     return JSON.parse(await readFile(file, 'utf8'))
   } catch {
@@ -40,12 +51,16 @@ async function written(folder: string, name: string): Promise<Written> {
   }
 }
 
-function figures(hot: Written, many: Written): string[] {
-  const of = ({ tables }: Written, name: string): Sample => resultOf(tables[0]!.results, name).median
-  const one = of(hot, 'latchkey')
-  const thousand = of(many, 'latchkey')
-  const single = of(hot, 'obvious').redisCpuUs
-  const perKeySecondUs = postgresPerKeySecondUs(thousand, many.facts.seconds)
+export function figures(results: Results): string[] {
+  const of = (page: Page, name: string, table = 0): Sample =>
+    resultOf(results[page].tables[table]!.results, name).median
+  const one = of('hot-key', 'latchkey')
+  const thousand = of('many-keys', 'latchkey')
+  const more = of('even-more-keys', 'latchkey')
+  const most = mostOfRedis(results)
+  const { facts } = results['many-keys']
+  const perKeySecondUs = postgresPerKeySecondUs(thousand, facts.seconds)
+  const firstUseUs = of('growth', 'latchkey', 1).postgresCpuUs
   return [
     'Measured:',
     '',
@@ -53,30 +68,47 @@ function figures(hot: Written, many: Written): string[] {
     '|---|---|---:|---|',
     measured('c₁', 'CPU of an instance per request, one key', one.cpuUs, 'hot-key'),
     measured('c₂', 'CPU of an instance per request, a thousand keys', thousand.cpuUs, 'many-keys'),
+    measured('c₃', 'CPU of an instance per request, keys used seldom', more.cpuUs, 'even-more-keys'),
     measured('r₁', 'CPU of Redis per request, one key', one.redisCpuUs, 'hot-key'),
     measured('r₂', 'CPU of Redis per request, a thousand keys', thousand.redisCpuUs, 'many-keys'),
-    measured('r₃', 'CPU of Redis per request, one script call each (`obvious`)', single, 'hot-key'),
-    measured('w', 'CPU of Postgres per second and key in use', perKeySecondUs, 'many-keys'),
+    measured('r₃', `CPU of Redis per request, the most measured (\`${most.name}\`)`, most.us, most.page),
+    measured('w₁', 'CPU of Postgres per second and key used often', perKeySecondUs, 'many-keys'),
+    measured('w₂', 'CPU of Postgres per use of a key used seldom', more.postgresCpuUs, 'even-more-keys'),
+    measured('w₃', 'CPU of Postgres per first use of a key', firstUseUs, 'growth'),
     '',
-    factLines(hot.facts)[0]!,
+    factLines(results['hot-key'].facts)[0]!,
     '',
     'Extrapolated from those:',
     '',
     `| | ${rates.map((rate) => `${shown(rate)} req/s`).join(' | ')} |`,
     `|---|${'---:|'.repeat(rates.length)}`,
     cores('instances, one key', 'c₁', one.cpuUs),
-    cores('instances, many keys', 'c₂', thousand.cpuUs),
+    cores('instances, many keys used often', 'c₂', thousand.cpuUs),
+    cores('instances, keys used seldom', 'c₃', more.cpuUs),
     cores('Redis servers, batches as measured', 'r₂', thousand.redisCpuUs),
-    cores('Redis servers, no batches at all', 'r₃', single),
+    cores('Redis servers, the most measured', 'r₃', most.us),
+    ...postgres('Postgres cores, keys used seldom', 'w₂', more.postgresCpuUs),
+    ...postgres('Postgres cores, each key for the first time', 'w₃', firstUseUs),
     '',
-    `The highest rate of one key, on one Redis core: 10⁶ · ${busy} / r₁ = ${shown(Math.floor((1e6 * busy) / one.redisCpuUs))} req/s in full batches, 10⁶ · ${busy} / r₃ = ${shown(Math.floor((1e6 * busy) / single))} req/s without batches.`,
+    `The highest rate of one key, on one Redis core: 10⁶ · ${busy} / r₁ = ${shown(perCore(one.redisCpuUs))} req/s in full batches, 10⁶ · ${busy} / r₃ = ${shown(perCore(most.us))} req/s at the cost of r₃.`,
     ...(perKeySecondUs === null
       ? []
       : [
           '',
-          `The most keys in use per second that one Postgres core can serve, if each is used on one instance: 10⁶ · ${busy} / w = ${shown(Math.floor((1e6 * busy) / perKeySecondUs))}.`,
+          `The most keys used often that one Postgres core can serve, if each is used on one instance: 10⁶ · ${busy} / w₁ = ${shown(perCore(perKeySecondUs))}.`,
         ]),
   ]
+}
+
+/** The most expensive request: in small batches, in a call of its own, or for a new key. */
+function mostOfRedis(results: Results) {
+  const rows = pages.flatMap((page) =>
+    results[page].tables.flatMap((table) =>
+      table.results.map(({ name, median }) => ({ page, name, us: median.redisCpuUs })),
+    ),
+  )
+  const ours = rows.filter(({ name }) => !otherScripts.includes(name))
+  return ours.reduce((most, row) => (row.us > most.us ? row : most))
 }
 
 /**
@@ -86,10 +118,15 @@ function figures(hot: Written, many: Written): string[] {
 const postgresPerKeySecondUs = ({ postgresCpuUs, requestsPerS }: Sample, seconds: number) =>
   postgresCpuUs === null ? null : (postgresCpuUs * requestsPerS * seconds) / (keysInUse * (seconds + 1))
 
-const measured = (figure: string, what: string, us: number | null, from: string) =>
+const measured = (figure: string, what: string, us: number | null, from: Page) =>
   `| ${figure} | ${what} | ${us === null ? '–' : `${us.toFixed(2)} µs`} | [${from}](../bench/results/${from}.md) |`
 
 const cores = (what: string, figure: string, us: number) =>
   `| ${what} (${figure}) | ${rates.map((rate) => shown(Math.ceil((rate * us) / (1e6 * busy)))).join(' | ')} |`
+
+const postgres = (what: string, figure: string, us: number | null) =>
+  us === null ? [] : [cores(what, figure, us)]
+
+const perCore = (us: number) => Math.floor((1e6 * busy) / us)
 
 const shown = (value: number) => String(value).replace(/\B(?=(\d{3})+$)/g, '\u2009')

@@ -18,6 +18,7 @@ import type { Rig } from '../../bench/rig.ts'
 import { inLaunches, inRounds, type Result } from '../../bench/rounds.ts'
 import { type Asked, assertSameAnswer } from '../../bench/same-answer.ts'
 import { processTreeCpuUs } from '../../bench/servers/process-tree-cpu.ts'
+import { figures, readResults } from '../../bench/scaling.ts'
 import { estimate, quantile } from '../../bench/statistics.ts'
 
 const good: Hit = { requests: 1000, seconds: 2, failed: 0, notOk: 0, p50Ms: 1, p99Ms: 2 }
@@ -270,6 +271,17 @@ t.test('a comparison with an older version never overwrites the published result
   t.throws(() => read('growth', '--before', '/x', '--out', '/y'), {
     message: /^--before is for hot-key only/,
   })
+})
+
+t.test('no published request at full load costs Redis more than the page plans with', async (t) => {
+  const results = await readResults()
+  const mostUs = Number(/^\| r₃ \|.* ([\d.]+) µs/m.exec(figures(results).join('\n'))?.[1])
+  const roundingUs = 0.005
+  for (const [name, { tables }] of Object.entries(results))
+    for (const { results } of tables)
+      for (const { name: row, median } of results)
+        if (row !== 'fastify-rate-limit' && row !== 'flexible')
+          t.ok(median.redisCpuUs <= mostUs + roundingUs, `${name}, ${row}: ${median.redisCpuUs} µs`)
 })
 
 t.test('pgbench sends the statement of the service, and its own ids', async (t) => {
