@@ -41,9 +41,11 @@ export function readOptions(args: string[], { benchmarks, tools, comparisons }: 
     if (values.out === undefined)
       throw new Error('--before needs --out: a comparison of two checkouts must not overwrite bench/results')
   }
+  if (values.out !== undefined && positionals.includes('scaling'))
+    throw new Error('scaling reads bench/results and writes docs/scaling.md: it takes no --out')
   const fallback = values.before === undefined ? benchmarks : comparisons
   return {
-    names: positionals.length > 0 ? positionals : fallback,
+    names: positionals.length > 0 ? [...new Set(positionals)] : fallback,
     seconds: wholeNumber('seconds', values.seconds),
     rounds: wholeNumber('rounds', values.rounds),
     out: values.out ?? results,

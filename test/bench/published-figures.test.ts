@@ -273,6 +273,13 @@ t.test('a comparison with an older version never overwrites the published result
   })
 })
 
+t.test('a benchmark named twice runs once, and scaling writes nowhere but to its page', async (t) => {
+  const read = (...args: string[]) =>
+    readOptions(args, { benchmarks: ['hot-key'], tools: ['scaling'], comparisons: [] })
+  t.same(read('hot-key', 'hot-key').names, ['hot-key'])
+  t.throws(() => read('scaling', '--out', '/tmp/x'), { message: /takes no --out$/ })
+})
+
 t.test('no published request at full load costs Redis more than the page plans with', async (t) => {
   const results = await readResults()
   const mostUs = Number(/^\| r₃ \|.* ([\d.]+) µs/m.exec(figures(results).join('\n'))?.[1])
