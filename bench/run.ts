@@ -8,6 +8,7 @@
  *   profile                              where Latchkey's time goes
  *   scaling                              puts the figures of bench/results into docs/scaling.md
  */
+import { once } from 'node:events'
 import { growth } from './benchmarks/growth.ts'
 import { hotKey } from './benchmarks/hot-key.ts'
 import { inProcess } from './benchmarks/in-process.ts'
@@ -24,6 +25,7 @@ import { markdown, ratioLine, targetLine } from './report/markdown.ts'
 import { writeOutcome } from './report/write.ts'
 import { openRig, type Rig } from './rig.ts'
 import { writeScaling } from './scaling.ts'
+import { stopRequested } from './stopping.ts'
 
 const comparisons = { 'hot-key': hotKey, 'many-keys': manyKeys, 'even-more-keys': evenMoreKeys }
 const benchmarks: Record<string, (rig: Rig) => Promise<Outcome | null>> = {
@@ -39,7 +41,8 @@ const tools: Record<string, (rig: Rig) => Promise<void>> = { profile }
 
 const print = (text: string) => process.stdout.write(`${text}\n`)
 
-let interrupted = false
+/** `profile` and the results are printed, so what a person is told goes to stderr. */
+const stopping = stopRequested((line) => process.stderr.write(`${line}\n`))
 
 /** Writes only at the end, so that a failed run leaves the results of the last good one. */
 async function runAll(rig: Rig, { names, out }: Options): Promise<void> {
@@ -54,7 +57,7 @@ async function runAll(rig: Rig, { names, out }: Options): Promise<void> {
     found.push({ outcome, facts })
   }
   // Ctrl-C reaches the load generator too: it ends the last window early and without an error.
-  if (interrupted) return
+  stopping.throwIfAborted()
   for (const { outcome, facts } of found) await writeOutcome(outcome, facts, out)
   for (const { outcome } of found) printSummary(outcome)
 }
@@ -74,14 +77,10 @@ async function main(): Promise<void> {
   const names = options.names.filter((name) => name !== 'scaling')
   if (names.length > 0) {
     const rig = await openRig(options)
-    for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-      process.once(signal, () => {
-        interrupted = true
-        rig.close().finally(() => process.exit(1))
-      })
-    }
     try {
-      await runAll(rig, { ...options, names })
+      stopping.throwIfAborted()
+      await Promise.race([runAll(rig, { ...options, names }), once(stopping, 'abort')])
+      stopping.throwIfAborted()
     } finally {
       await rig.close()
     }
@@ -90,7 +89,8 @@ async function main(): Promise<void> {
 }
 
 main().catch((error: Error) => {
-  // After an interruption the error is only that the servers were stopped.
-  process.stderr.write(`bench: ${interrupted ? 'interrupted' : error.message}\n`)
+  process.stderr.write(`bench: ${stopping.aborted ? 'interrupted' : error.message}\n`)
   process.exitCode = 1
+  // A benchmark under way would go on, with its servers gone.
+  if (stopping.aborted) process.exit()
 })

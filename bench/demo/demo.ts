@@ -13,6 +13,7 @@ import { hashSecret } from '../keys.ts'
 import { startCandidate } from '../servers/candidate.ts'
 import { startPostgres } from '../servers/postgres.ts'
 import { startRedis } from '../servers/redis.ts'
+import { stopRequested } from '../stopping.ts'
 import { startBalancer } from './balancer.ts'
 import { makeCustomers } from './customers.ts'
 import { startTraffic } from './traffic.ts'
@@ -21,7 +22,8 @@ const reportEveryMs = 10_000
 const signalMs = 100
 
 const say = (line: string) => process.stdout.write(`${line}\n`)
-const stopping = new AbortController()
+// Ctrl-C and a closed terminal reach the servers too, which then stop by themselves.
+const stopping = stopRequested(say)
 const closers: (() => Promise<unknown>)[] = []
 
 async function run() {
@@ -34,7 +36,7 @@ async function run() {
   const settings = { databaseUrl: await postgres.createDatabase('demo'), redisUrl, hashSecret }
   const instances = []
   for (let n = 0; n < (redisUrl === null ? 1 : 3); n++) {
-    stopping.signal.throwIfAborted()
+    stopping.throwIfAborted()
     // TRUST_PROXY: the clients name their addresses.
     const env = { TRUST_PROXY: '1', DRAIN_SECONDS: '0' }
     const instance = await startCandidate('latchkey', { ...settings, env })
@@ -51,7 +53,7 @@ async function run() {
     say(line)
 
   for (;;) {
-    await pause(reportEveryMs, undefined, { signal: stopping.signal })
+    await pause(reportEveryMs, undefined, { signal: stopping })
     const counts = [...traffic.taken()].sort(([a], [b]) => a - b)
     say(`in 10 s: ${counts.map(([status, count]) => `${count} × ${status || 'no answer'}`).join(', ')}`)
   }
@@ -104,18 +106,15 @@ async function closeAll() {
   for (const close of closers.splice(0).reverse()) await close().catch((error: Error) => say(error.message))
 }
 
-// Ctrl-C and a closed terminal reach the servers too, which then stop by themselves.
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => stopping.abort())
-
 try {
   await run()
 } catch (error) {
   // A server that is starting may hear of Ctrl-C before we do.
   await pause(signalMs)
-  if (!stopping.signal.aborted) {
+  if (!stopping.aborted) {
     process.stderr.write(`demo: ${(error as Error).message}\n`)
     process.exitCode = 1
   }
 }
 await closeAll()
-if (stopping.signal.aborted) say('Stopped.')
+if (stopping.aborted) say('Stopped.')

@@ -9,7 +9,7 @@ import { atMost, type Target } from '../outcome.ts'
 import { latchkeyCli } from '../paths.ts'
 import type { Database, Rig } from '../rig.ts'
 import { freePort } from '../servers/free-port.ts'
-import { stopProcess } from '../servers/stop-process.ts'
+import { endsWithUs, stopProcess } from '../servers/stop-process.ts'
 import { estimate } from '../statistics.ts'
 import { userId } from './kinds.ts'
 
@@ -69,6 +69,7 @@ async function firstAnswer(env: NodeJS.ProcessEnv, token: string): Promise<numbe
     env: { ...env, PORT: String(port), OPS_PORT: '0', DRAIN_SECONDS: '0' },
     stdio: ['ignore', 'ignore', 'inherit'],
   })
+  endsWithUs(child)
   const tookS = () => (performance.now() - startMs) / 1000
   try {
     while ((await statusOf(port, token)) !== 200) {

@@ -8,7 +8,7 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { candidateProgram, latchkeyCli, probe } from '../paths.ts'
 import { question, type Usage } from '../probe.ts'
-import { stopProcess } from './stop-process.ts'
+import { endsWithUs, stopProcess } from './stop-process.ts'
 
 export type CandidateName =
   | 'latchkey'
@@ -65,6 +65,7 @@ export async function startCandidate(name: CandidateName, options: CandidateOpti
     },
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
   })
+  endsWithUs(child)
   try {
     const { port, ops_port: opsPort } = await listening(child, name)
     return {

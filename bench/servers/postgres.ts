@@ -30,9 +30,12 @@ export async function startPostgres(folder: string, givenUrl: string | undefined
   const postmaster =
     embedded && Number(readFileSync(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8').split('\n')[0])
   const stop = async () => {
-    for (const name of made.splice(0)) await admin`drop database if exists ${admin(name)} with (force)`
-    await admin.end({ timeout: 1 })
-    await embedded?.stop()
+    try {
+      for (const name of made.splice(0)) await admin`drop database if exists ${admin(name)} with (force)`
+      await admin.end({ timeout: 1 })
+    } finally {
+      await embedded?.stop()
+    }
   }
   try {
     const [row] = await admin<{ server_version: string }[]>`show server_version`

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { freePort } from './free-port.ts'
 import { type ProxyKind, proxyKinds } from './proxy-kinds.ts'
-import { stopProcess } from './stop-process.ts'
+import { endsWithUs, stopProcess } from './stop-process.ts'
 
 export interface Proxy {
   name: string
@@ -34,6 +34,8 @@ async function startProxy(kind: ProxyKind, folder: string, urls: string[]): Prom
     ),
   )
   const child = spawn(kind.name, kind.args(file, own), { stdio: ['ignore', 'ignore', 'inherit'] })
+  // After SIGKILL, nginx would leave its worker behind.
+  endsWithUs(child, 'SIGTERM')
   await accepts(port, () => child.exitCode === null)
   return { name: kind.name, url: `http://127.0.0.1:${port}`, stop: () => stopProcess(child) }
 }

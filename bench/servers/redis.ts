@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { Redis } from 'ioredis'
 import { freePort } from './free-port.ts'
-import { stopProcess } from './stop-process.ts'
+import { endsWithUs, stopProcess } from './stop-process.ts'
 
 export interface RedisUsage {
   /** EVALSHA, EVAL and FCALL, as clients sent them. Calls made by scripts are not counted. */
@@ -59,6 +59,7 @@ function spawnServer(port: number, folder: string): Promise<ChildProcess> {
   ]
   return new Promise((resolve, reject) => {
     const server = spawn('redis-server', args, { stdio: 'ignore' })
+    endsWithUs(server)
     server.once('spawn', () => resolve(server))
     server.once('error', () =>
       reject(

@@ -1,48 +1,18 @@
 // The demo as a person sees it: started, asked, interrupted with Ctrl-C, and gone.
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { readdir, symlink } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { symlink } from 'node:fs/promises'
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { ask } from '../process/ask.ts'
-import { builtCli } from '../process/built.ts'
 import { aFolder } from '../process/latchkey.ts'
 import { parsePrometheus } from '../process/prometheus.ts'
 import { until } from '../process/until.ts'
 import { findRedisServer, onPath } from '../services/binaries.ts'
 import { accepts } from '../services/ports.ts'
+import { startProgram } from './program.ts'
 
-const program = join(dirname(await builtCli()), '../bench/demo/demo.js')
+const stopped = /\nStopped\.\n$/
 
-async function startDemo(t: Test, env: Record<string, string | undefined>) {
-  const folder = await aFolder(t)
-  // A process group of its own, as in a terminal: Ctrl-C reaches all of its processes.
-  const child = spawn(process.execPath, [program], { detached: true, env: { ...env, TMPDIR: folder } })
-  let output = ''
-  for (const stream of [child.stdout, child.stderr])
-    stream.on('data', (chunk) => {
-      output += chunk
-    })
-  const ended = once(child, 'close')
-  t.teardown(() => {
-    child.kill('SIGTERM')
-    return ended
-  })
-  return {
-    printed: (text: RegExp) =>
-      until(`the demo prints ${text}`, () => {
-        if (child.exitCode !== null) throw new Error(`the demo has ended: ${output}`)
-        return text.exec(output)?.[1]
-      }),
-    async interrupt() {
-      process.kill(-child.pid!, 'SIGINT')
-      t.strictSame(await ended, [0, null], output)
-      t.match(output, /\nStopped\.\n$/)
-      t.strictSame(await readdir(folder), [], 'no file is left')
-      t.throws(() => process.kill(-child.pid!, 0), { code: 'ESRCH' }, 'nor a process')
-    },
-  }
-}
+const startDemo = (t: Test, env: Record<string, string | undefined>) => startProgram(t, ['demo/demo.js'], env)
 
 /** Only root needs a program: the one that lets Postgres run as somebody else. */
 async function pathWithoutRedis(t: Test): Promise<string> {
@@ -90,7 +60,8 @@ for (const withRedis of [true, false]) {
       )
     })
 
-    await demo.interrupt()
+    demo.interrupt()
+    await demo.endsWith(0, stopped)
     t.notOk(await accepts(databasePort), 'its Postgres has stopped')
     t.notOk(await accepts(Number(new URL(url).port)))
   })
@@ -98,6 +69,14 @@ for (const withRedis of [true, false]) {
 
 t.test('Ctrl-C during the start leaves nothing either', async (t) => {
   const demo = await startDemo(t, { PATH: process.env.PATH })
-  await demo.printed(/(Starting)/)
-  await demo.interrupt()
+  await demo.printed(/Starting/)
+  demo.interrupt()
+  await demo.endsWith(0, stopped)
+})
+
+t.test('output that nobody reads any more stops it, as in `npm run demo | head`', async (t) => {
+  const demo = await startDemo(t, { PATH: process.env.PATH })
+  await demo.printed(/Starting/)
+  demo.child.stdout.destroy()
+  await demo.endsWith(0, /^Starting .*\n$/)
 })
