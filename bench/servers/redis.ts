@@ -18,12 +18,20 @@ export interface RedisServer {
   stop(): Promise<void>
 }
 
+/** Our own takes a moment to start. A given one may be silent, or behind a firewall. */
+const reachMsMax = 10_000
+
 export async function startRedis(folder: string, givenUrl: string | undefined): Promise<RedisServer> {
   const port = await freePort()
   const server = givenUrl === undefined ? await spawnServer(port, folder) : null
   const url = givenUrl ?? `redis://127.0.0.1:${port}`
   const client = new Redis(url, { retryStrategy: () => 50, maxRetriesPerRequest: 100 })
   client.on('error', () => {})
+  let gaveUp = false
+  const timer = setTimeout(() => {
+    gaveUp = true
+    client.disconnect()
+  }, reachMsMax)
   const stop = async () => {
     client.disconnect()
     if (server !== null) await stopProcess(server)
@@ -40,7 +48,10 @@ export async function startRedis(folder: string, givenUrl: string | undefined): 
     }
   } catch (error) {
     await stop()
-    throw new Error(`Redis cannot be reached: ${(error as Error).message}`)
+    const why = gaveUp ? `no answer in ${reachMsMax / 1000} s` : (error as Error).message
+    throw new Error(`Redis cannot be reached: ${why}`)
+  } finally {
+    clearTimeout(timer)
   }
 }
 

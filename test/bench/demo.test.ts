@@ -1,5 +1,7 @@
 // The demo as a person sees it: started, asked, interrupted with Ctrl-C, and gone.
+import { once } from 'node:events'
 import { symlink } from 'node:fs/promises'
+import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { ask } from '../process/ask.ts'
@@ -79,4 +81,13 @@ t.test('output that nobody reads any more stops it, as in `npm run demo | head`'
   await demo.printed(/Starting/)
   demo.child.stdout.destroy()
   await demo.endsWith(0, /^Starting .*\n$/)
+})
+
+t.test('a Redis that never answers is given up', async (t) => {
+  const silent = createServer(() => {}).listen(0, '127.0.0.1')
+  await once(silent, 'listening')
+  t.teardown(() => silent.close())
+  const { port } = silent.address() as AddressInfo
+  const demo = await startDemo(t, { PATH: process.env.PATH, REDIS_URL: `redis://127.0.0.1:${port}` })
+  await demo.endsWith(1, /demo: Redis cannot be reached: no answer in 10 s\n$/)
 })
