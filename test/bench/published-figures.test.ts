@@ -17,8 +17,8 @@ import { cpuRatio, perRound } from '../../bench/ratios.ts'
 import type { Rig } from '../../bench/rig.ts'
 import { inLaunches, inRounds, type Result } from '../../bench/rounds.ts'
 import { type Asked, assertSameAnswer } from '../../bench/same-answer.ts'
-import { processTreeCpuUs } from '../../bench/servers/process-tree-cpu.ts'
 import { figures, readResults } from '../../bench/scaling.ts'
+import { processTreeCpuUs } from '../../bench/servers/process-tree-cpu.ts'
 import { estimate, quantile } from '../../bench/statistics.ts'
 
 const good: Hit = { requests: 1000, seconds: 2, failed: 0, notOk: 0, p50Ms: 1, p99Ms: 2 }
