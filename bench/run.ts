@@ -9,6 +9,7 @@
  *   scaling                              puts the figures of bench/results into docs/scaling.md
  */
 import { once } from 'node:events'
+import { mkdir } from 'node:fs/promises'
 import { growth } from './benchmarks/growth.ts'
 import { hotKey } from './benchmarks/hot-key.ts'
 import { inProcess } from './benchmarks/in-process.ts'
@@ -17,18 +18,15 @@ import { operations } from './benchmarks/operations.ts'
 import { processes } from './benchmarks/processes.ts'
 import { steady } from './benchmarks/steady.ts'
 import { viewer } from './benchmarks/viewer.ts'
-import { type Facts, readFacts } from './facts.ts'
-import { type Options, readOptions } from './options.ts'
-import type { Outcome } from './outcome.ts'
+import { readOptions } from './options.ts'
 import { profile } from './profile.ts'
-import { markdown, ratioLine, targetLine } from './report/markdown.ts'
-import { writeOutcome } from './report/write.ts'
-import { openRig, type Rig } from './rig.ts'
+import { openRig } from './rig.ts'
+import { type Run, runAll } from './run-all.ts'
 import { writeScaling } from './scaling.ts'
 import { stopRequested } from './stopping.ts'
 
 const comparisons = { 'hot-key': hotKey, 'many-keys': manyKeys, 'even-more-keys': evenMoreKeys }
-const benchmarks: Record<string, (rig: Rig) => Promise<Outcome | null>> = {
+const benchmarks: Record<string, Run> = {
   ...comparisons,
   growth,
   processes,
@@ -37,36 +35,12 @@ const benchmarks: Record<string, (rig: Rig) => Promise<Outcome | null>> = {
   viewer,
   operations,
 }
-const tools: Record<string, (rig: Rig) => Promise<void>> = { profile }
-
-const print = (text: string) => process.stdout.write(`${text}\n`)
+const tools: Record<string, Run> = { profile }
 
 /** `profile` and the results are printed, so what a person is told goes to stderr. */
 const stopping = stopRequested((line) => process.stderr.write(`${line}\n`))
 
-/** Writes only at the end, so that a failed run leaves the results of the last good one. */
-async function runAll(rig: Rig, { names, out }: Options): Promise<void> {
-  const found: { outcome: Outcome; facts: Facts }[] = []
-  for (const name of names) {
-    rig.say(`\n${name}`)
-    await tools[name]?.(rig)
-    const outcome = (await benchmarks[name]?.(rig)) ?? null
-    if (outcome === null) continue
-    const facts = readFacts(rig)
-    print(markdown(outcome, facts))
-    found.push({ outcome, facts })
-  }
-  // Ctrl-C reaches the load generator too: it ends the last window early and without an error.
-  stopping.throwIfAborted()
-  for (const { outcome, facts } of found) await writeOutcome(outcome, facts, out)
-  for (const { outcome } of found) printSummary(outcome)
-}
-
-function printSummary({ name, tables, targets }: Outcome): void {
-  for (const one of tables.flatMap(({ ratios }) => ratios))
-    print(`${name.padEnd(10)}  ${one.figure}, ${ratioLine(one)}`)
-  for (const target of targets) print(`${name.padEnd(10)}  ${targetLine(target)}`)
-}
+const print = (text: string) => process.stdout.write(`${text}\n`)
 
 async function main(): Promise<void> {
   const options = readOptions(process.argv.slice(2), {
@@ -76,10 +50,15 @@ async function main(): Promise<void> {
   })
   const names = options.names.filter((name) => name !== 'scaling')
   if (names.length > 0) {
+    await mkdir(options.out, { recursive: true })
     const rig = await openRig(options)
     try {
       stopping.throwIfAborted()
-      await Promise.race([runAll(rig, { ...options, names }), once(stopping, 'abort')])
+      const runs = { ...benchmarks, ...tools }
+      await Promise.race([
+        runAll(rig, { names, runs, out: options.out, stopping, print }),
+        once(stopping, 'abort'),
+      ])
       stopping.throwIfAborted()
     } finally {
       await rig.close()

@@ -1,7 +1,10 @@
-// `npm run bench` when it is stopped: nothing may stay behind that disturbs the next measurement.
-import { readdir } from 'node:fs/promises'
+// `npm run bench` as a whole: what it leaves when it ends, is stopped, or fails.
+import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
+import type { Outcome } from '../../bench/outcome.ts'
+import type { Rig } from '../../bench/rig.ts'
+import { runAll } from '../../bench/run-all.ts'
 import { aFolder } from '../process/latchkey.ts'
 import { until } from '../process/until.ts'
 import { findRedisServer } from '../services/binaries.ts'
@@ -34,4 +37,60 @@ t.test('SIGTERM during the start leaves nothing', { skip }, async (t) => {
   await until('its folder is there', async () => (await bench.files()).length > 0)
   bench.signal('SIGTERM')
   await bench.endsWith(1, /bench: interrupted\n$/)
+})
+
+t.test('results that cannot be written are no reason to measure for hours', async (t) => {
+  const file = join(await aFolder(t), 'file')
+  await writeFile(file, '')
+  const bench = await startProgram(t, ['run.js', 'profile', '--out', join(file, 'results')], env)
+  await bench.endsWith(1, /^bench: ENOTDIR.*\n$/)
+})
+
+const outcome = (rounds: number): Outcome => {
+  const sample = {
+    requestsPerS: 1,
+    cpuUs: 1,
+    p50Ms: 1,
+    p99Ms: 1,
+    scriptCalls: 1,
+    redisCpuUs: 1,
+    postgresCpuUs: null,
+  }
+  const samples = Array.from({ length: rounds }, () => sample)
+  const result = { name: 'one', median: sample, lowerQuartile: sample, upperQuartile: sample, samples }
+  const table = { title: 'A table', about: '', results: [result], ratios: [] }
+  return { name: 'first', title: 'The first', tables: [table], targets: [], notes: [] }
+}
+
+const fakeRig = () => {
+  const [redis, postgres, load] = [{ version: '7' }, { version: '18' }, { name: 'wrk' }]
+  return { redis, postgres, load, rounds: 7, seconds: 2, say: () => {} } as unknown as Rig
+}
+
+t.test('a result is written before the next benchmark', async (t) => {
+  const out = await aFolder(t)
+  const runs = {
+    first: async () => outcome(10),
+    second: async () => {
+      throw new Error('the second fails')
+    },
+  }
+  const { signal } = new AbortController()
+  const all = { names: ['first', 'second'], runs, out, stopping: signal, print: () => {} }
+  await t.rejects(runAll(fakeRig(), all), { message: 'the second fails' })
+  t.match(await readFile(join(out, 'first.md'), 'utf8'), /^# The first$/m)
+})
+
+t.test('a benchmark that Ctrl-C has cut short writes nothing', async (t) => {
+  const out = await aFolder(t)
+  const stopping = new AbortController()
+  const runs = {
+    first: async () => {
+      stopping.abort()
+      return outcome(1)
+    },
+  }
+  const all = { names: ['first'], runs, out, stopping: stopping.signal, print: () => {} }
+  await t.rejects(runAll(fakeRig(), all), { name: 'AbortError' })
+  t.strictSame(await readdir(out), [])
 })
