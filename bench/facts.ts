@@ -3,6 +3,7 @@
  */
 import { readFileSync } from 'node:fs'
 import { availableParallelism, cpus, release, totalmem } from 'node:os'
+import type { Outcome } from './outcome.ts'
 import type { Rig } from './rig.ts'
 
 export interface Facts {
@@ -17,7 +18,7 @@ export interface Facts {
   seconds: number
 }
 
-export const readFacts = ({ redis, postgres, load, rounds, seconds }: Rig): Facts => ({
+export const readFacts = ({ redis, postgres, load, seconds }: Rig, { tables }: Outcome): Facts => ({
   date: new Date().toISOString().slice(0, 16).replace('T', ' '),
   machine: `${availableParallelism()} cores of ${processor()}, ${Math.round(totalmem() / 1024 ** 3)} GB`,
   // The rest of the release names a build of one provider.
@@ -26,7 +27,8 @@ export const readFacts = ({ redis, postgres, load, rounds, seconds }: Rig): Fact
   redis: redis.version,
   postgres: postgres.version,
   load: load.name,
-  rounds,
+  // Launches round --rounds up.
+  rounds: Math.max(...tables.flatMap(({ results }) => results.map(({ samples }) => samples.length))),
   seconds,
 })
 

@@ -31,7 +31,7 @@ export async function runAll(rig: Rig, { names, runs, out, stopping, print }: Ru
     // Ctrl-C reaches the load generator too: it ends the last window early and without an error.
     stopping.throwIfAborted()
     if (!outcome) continue
-    const facts = readFacts(rig)
+    const facts = readFacts(rig, outcome)
     await writeOutcome(outcome, facts, out)
     print(markdown(outcome, facts))
     outcomes.push(outcome)
