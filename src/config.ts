@@ -4,6 +4,7 @@
  */
 import { readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
+import { compile } from '@fastify/proxy-addr'
 import { rateLimitMax } from '../schemas/bounds.ts'
 import { idKinds } from './rules/id.ts'
 import { parseRedisUrl, type RedisServers } from './rules/redis-url.ts'
@@ -129,8 +130,8 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
     trustProxy: read<number | readonly string[] | false>(
       'TRUST_PROXY',
       false,
-      // `true` would trust whatever the client wrote leftmost.
-      'false, the number of proxies in front (1 to 100), or their addresses or CIDR blocks separated by commas',
+      // `true` or a /0 would trust whatever the client wrote leftmost.
+      'false, the number of proxies in front (1 to 100), or their addresses or CIDR blocks (no /0) separated by commas',
       parseTrustProxy,
     ),
     tokenPrefix: text(
@@ -277,11 +278,12 @@ function parseTrustProxy(text: string): number | string[] | false | undefined {
 
 function isAddressBlock(text: string): boolean {
   if (['loopback', 'linklocal', 'uniquelocal'].includes(text)) return true
-  const [address = '', bits, ...rest] = text.split('/')
-  const version = isIP(address)
-  return (
-    version !== 0 &&
-    rest.length === 0 &&
-    (bits === undefined || wholeNumber(bits, 0, version === 4 ? 32 : 128) !== undefined)
-  )
+  if (isIP(text.replace(/\/[0-9]+$/, '')) === 0) return false
+  try {
+    // It takes no block of 0 bits, and zones of letters and digits only.
+    compile(text)
+    return true
+  } catch {
+    return false
+  }
 }

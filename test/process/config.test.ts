@@ -227,9 +227,14 @@ const variables: Record<string, Variable> = {
       ['2', 2],
       ['10.0.0.1', ['10.0.0.1']],
       ['10.0.0.0/8, ::1, fd00::/8', ['10.0.0.0/8', '::1', 'fd00::/8']],
+      ['loopback, fe80::1%eth0', ['loopback', 'fe80::1%eth0']],
     ],
-    // `true` would trust whatever the client wrote leftmost.
-    invalid: ['true', '0', '-1', '10.0.0.0/33', '::/129', '10.0.0', 'proxy.example.com', '10.0.0.1,', '*'],
+    invalid: [
+      // These would trust whatever the client wrote leftmost.
+      ...['true', '0.0.0.0/0', '::/0', '*'],
+      ...['0', '-1', '10.0.0.0/33', '::/129', '10.0.0', 'proxy.example.com', '10.0.0.1,', 'fe80::1%br-lan'],
+      ...['10.0.0.0/255.0.0.0', '10.0.0.0/8/8', '10.0.0.0/'],
+    ],
   },
   KEY_PREFIX: {
     member: 'tokenPrefix',
