@@ -101,7 +101,12 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
       (value) => (bearerToken.test(value) ? value : undefined),
     ),
     githubScanningKeysFile: given('GITHUB_SCANNING_KEYS_FILE') ?? null,
-    databaseUrl: read<string | null>('DATABASE_URL', null, 'a postgres:// URL', parsePostgresUrl),
+    databaseUrl: read<string | null>(
+      'DATABASE_URL',
+      null,
+      'a postgres:// URL, in which a literal % is written %25',
+      parsePostgresUrl,
+    ),
     pgSsl: Object.fromEntries(
       ['sslmode', 'sslrootcert', 'sslcert', 'sslkey'].map((name) => [name, given(`PG${name.toUpperCase()}`)]),
     ),
@@ -247,9 +252,20 @@ function isUrl(text: string, protocols: string[]): boolean {
 function parsePostgresUrl(text: string): string | undefined {
   const whole = text.replace(/^(postgres(?:ql)?:\/\/[^/?#]*@)(?=[/?]|$)/, '$1localhost')
   if (!/^postgres(ql)?:\/\//.test(whole) || !URL.canParse(whole)) return undefined
-  const { hostname, searchParams } = new URL(whole)
+  const { username, password, hostname, pathname, searchParams } = new URL(whole)
+  if (![username, password, hostname, pathname].every(isDecodable)) return undefined
   const namesHost = searchParams.get('host') || (hostname !== '' && whole === text)
   return namesHost ? whole : undefined
+}
+
+/** A URL may have a % that encodes nothing, but it cannot be decoded. */
+function isDecodable(text: string): boolean {
+  try {
+    decodeURIComponent(text)
+    return true
+  } catch {
+    return false
+  }
 }
 
 /**

@@ -14,6 +14,8 @@ export interface Address {
    */
   url: string
   hosts: Host[]
+  /** Decoded, as postgres.js does not. Empty if the URL has none. */
+  database: string
   ssl: Ssl | null
   /**
    * sslnegotiation=direct: TLS from the first byte, without asking the server whether it offers
@@ -60,6 +62,7 @@ export function readAddress(databaseUrl: string, env: SslSettings): Address {
       host: name.replace(/^\[|\]$/g, ''),
       port: ports[i] ?? ports[0]!,
     })),
+    database: decodeURIComponent(url.pathname.slice(1)),
     ssl: readSsl(params, env),
     direct: params.get('sslnegotiation') === 'direct',
   }

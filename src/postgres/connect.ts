@@ -75,6 +75,7 @@ export function postgresAt(databaseUrl: string, env: SslSettings = {}): Server {
     const ours: object = {
       host: usable.map(({ host }) => host),
       port: usable.map(({ port }) => port),
+      database: address.database,
       ssl: false,
       sslnegotiation: null,
       socket: () => open(only, options.connect_timeout * 1000, ended.signal),

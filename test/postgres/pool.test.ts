@@ -218,6 +218,16 @@ t.test('closing lets what is under way finish', async (t) => {
   t.equal(await working, 7)
 })
 
+t.test('the name of a database may have any letters', async (t) => {
+  const name = 'ö n% 1'
+  const admin = openDatabase(t, server.url)
+  await admin`create database ${admin(name)}`
+  const url = new URL(server.url)
+  url.pathname = encodeURIComponent(name)
+  const pool = open(t, { url: url.href })
+  t.strictSame([...(await pool.run((sql) => sql`select current_database() as name`))], [{ name }])
+})
+
 t.test('an operator sees in pg_stat_activity what a connection is for', async (t) => {
   const pool = open(t, { purpose: 'lookups' })
   const [row] = await pool.run((sql) => sql`select current_setting('application_name') as name`)

@@ -117,8 +117,12 @@ const variables: Record<string, Variable> = {
       ['postgresql://db/x?sslmode=require', 'postgresql://db/x?sslmode=require'],
       ['postgres:///x?host=/run/postgresql', 'postgres:///x?host=/run/postgresql'],
       ['postgres://u:p@/x?host=db', 'postgres://u:p@localhost/x?host=db'],
+      ['postgres://u:50%25off@db/my%20x', 'postgres://u:50%25off@db/my%20x'],
     ],
-    invalid: ['db:5432/latchkey', 'mysql://db/x', 'postgres', 'postgres://', 'postgres://u@/x', 'redis://db'],
+    invalid: [
+      ...['db:5432/latchkey', 'mysql://db/x', 'postgres', 'postgres://', 'postgres://u@/x', 'redis://db'],
+      ...['postgres://u:50%off@db/x', 'postgres://u%@db/x', 'postgres://db/x%e4'],
+    ],
   },
   REDIS_URL: {
     member: 'redis',
