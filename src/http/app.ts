@@ -18,6 +18,7 @@ import openapi from '../openapi/document.ts'
 import { newId } from '../rules/id.ts'
 import { Fastify } from './fastify.ts'
 import { publicOpenApi } from './openapi.ts'
+import { withoutPort } from './routes/actor.ts'
 import { docsRoutes, publicPaths } from './routes/docs.ts'
 import { type KeyRoutesOptions, keyRoutes } from './routes/keys.ts'
 import { type UsageRouteOptions, usageRoute } from './routes/usage.ts'
@@ -141,5 +142,7 @@ const pathOf = (url: string) => new URL(url).pathname.replace(/\/$/, '')
  */
 function proxyTest(proxies: Config['trustProxy']): ((address: string, hop: number) => boolean) | null {
   if (typeof proxies === 'number') return (_address, hop) => hop < proxies
-  return proxies === false ? null : compile([...proxies])
+  if (proxies === false) return null
+  const isTrusted = compile([...proxies])
+  return (address, hop) => isTrusted(withoutPort(address), hop)
 }

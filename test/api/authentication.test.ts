@@ -171,14 +171,26 @@ t.test('each of many refusals at once has a request id and an audit entry of its
 t.test(
   'behind a trusted proxy the audit entry has the address that the proxy gives, if it is one',
   async (t) => {
-    const auditedIp = async (forwardedFor: string) => {
-      const answer = await instance.ask('GET', '/v1/verify', { headers: { 'x-forwarded-for': forwardedFor } })
+    const auditedIp = async (forwardedFor: string, { ask } = instance) => {
+      const answer = await ask('GET', '/v1/verify', { headers: { 'x-forwarded-for': forwardedFor } })
       return (await instance.service.stores.audit.find(answer.body.error.request_id))[0]!.ip
     }
     t.equal(await auditedIp('203.0.113.7'), '203.0.113.7')
     t.equal(await auditedIp('198.51.100.1, 203.0.113.7'), '203.0.113.7', 'not what the client itself wrote')
     t.equal(await auditedIp('fe80::1%eth0'), 'fe80::1%eth0')
-    for (const none of ['nobody', '203.0.113.7:443', `fe80::1%${'a'.repeat(5000)}`]) {
+    t.equal(await auditedIp('203.0.113.7:443'), '203.0.113.7', 'some proxies write the port, too')
+    t.equal(await auditedIp('[2001:db8::7]:443'), '2001:db8::7')
+    t.equal(await auditedIp('[2001:db8::7]'), '2001:db8::7')
+    const byAddress = await startInstance(t, services, { TRUST_PROXY: 'loopback,198.51.100.1,2001:db8::1' })
+    for (const proxy of ['198.51.100.1:80', '[2001:db8::1]:80'])
+      t.equal(await auditedIp(`203.0.113.7:443, ${proxy}`, byAddress), '203.0.113.7')
+    for (const none of [
+      'nobody',
+      '203.0.113.7:',
+      '203.0.113.7:443:1',
+      '[203.0.113.7',
+      `fe80::1%${'a'.repeat(5000)}`,
+    ]) {
       t.equal(await auditedIp(none), '127.0.0.1')
     }
   },

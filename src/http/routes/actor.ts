@@ -27,8 +27,14 @@ const ipMax = 64
  * Behind a trusted proxy, `ip` is whatever the proxy wrote, and the zone of an IPv6 address may
  * have any length. A client that has disconnected has none.
  */
-const isAddress = (ip: string | undefined): ip is string =>
-  typeof ip === 'string' && ip.length <= ipMax && isIP(ip) !== 0
+const addressOf = (ip: string | undefined) => {
+  const address = typeof ip === 'string' ? withoutPort(ip) : ''
+  return address.length <= ipMax && isIP(address) !== 0 ? address : null
+}
+
+/** Some proxies write ports, too: 203.0.113.7:443 or [2001:db8::7]:443. */
+export const withoutPort = (address: string) =>
+  address.replace(/^\[([^\]]*)\](?::\d+)?$|^([\d.]+):\d+$/, '$1$2')
 
 /**
  * Postgres stores no NUL and no half of a surrogate pair. No request of Node's has one, but an
@@ -71,7 +77,7 @@ export function askedOf(sent: Sent, format: Redacting): Pick<Actor, 'method' | '
   return {
     method: typeof method === 'string' ? storable(method, format, methodMax) : null,
     path: typeof path === 'string' ? storablePath(path, format) : null,
-    ip: isAddress(ip) ? ip : null,
+    ip: addressOf(ip),
     userAgent: typeof userAgent === 'string' ? storable(userAgent, format, userAgentMax) : null,
   }
 }
