@@ -52,17 +52,21 @@ function decoded(path: string): string {
   }
 }
 
-/**
- * Turns a route's path into a pattern: parameters (with their own pattern, if any), wildcards, and
- * literal text.
- */
+/** Up to four parentheses in each other. */
+const nested = (inner: string) => String.raw`\((?:[^()\\]|\\.|${inner})*\)`
+const parentheses = nested(nested(nested(nested('(?!)'))))
+/** An optional parameter at the end, a colon, a parameter with its own pattern if any, a wildcard. */
+const special = new RegExp(String.raw`(/:[^/()]+\?(?=/?$)|::|:[^/(.-]+(?:${parentheses})?|\*)`)
+
+/** Turns a route's path into a pattern, as the router reads it. */
 function patternOf(url: string): RegExp {
-  const parts = url.split(/(:[A-Za-z0-9_]+(?:\([^)]*\))?|\*)/)
-  const pattern = parts.map((part, i) => {
+  const pattern = url.split(special).map((part, i) => {
     if (i % 2 === 0) return part.replace(/[.+?^${}()|[\]\\]/g, '\\$&')
     if (part === '*') return '.*'
-    const parameterPattern = /\(\^?(.*?)\$?\)$/.exec(part)?.[1]
-    return parameterPattern ?? '[^/]*'
+    if (part === '::') return ':'
+    if (part.endsWith('?')) return '(?:/[^/]*)?'
+    const parameterPattern = /\((.*)\)$/.exec(part)?.[1]
+    return parameterPattern === undefined ? '[^/]*' : `(${parameterPattern.replace(/^\^|\$$/g, '')})`
   })
   return new RegExp(`^${pattern.join('')}$`)
 }

@@ -85,11 +85,33 @@ t.test('a parameter with a pattern or an ending matches only those', async (t) =
   const ask = withRoutes(t, (scope) => {
     scope.get('/images/:name.png', async () => 'ok')
     scope.get('/years/:year(^\\d{4}$)', async () => 'ok')
+    scope.get('/logo.:ext(^(?:png|jpe?g(?:2)?)$)', async () => 'ok')
+    scope.get('/smiles/:smile(:\\)|:\\()', async () => 'ok')
   })
   t.strictSame(await ask('POST', '/images/a.png'), otherMethod('GET HEAD'))
   t.strictSame(await ask('POST', '/images/a.gif'), absent)
   t.strictSame(await ask('POST', '/years/2026'), otherMethod('GET HEAD'))
   t.strictSame(await ask('POST', '/years/soon'), absent)
+  for (const ending of ['png', 'jpg', 'jpeg2']) {
+    t.equal(await ask('GET', `/logo.${ending}`), 'answered')
+    t.strictSame(await ask('POST', `/logo.${ending}`), otherMethod('GET HEAD'))
+  }
+  for (const url of ['/logo.gif', '/logo.png2', '/logo.']) t.strictSame(await ask('POST', url), absent)
+  t.strictSame(await ask('POST', '/smiles/:)'), otherMethod('GET HEAD'))
+  t.strictSame(await ask('POST', '/smiles/:'), absent)
+})
+
+t.test('an optional parameter may be left out, and a doubled colon is one', async (t) => {
+  const ask = withRoutes(t, (scope) => {
+    scope.get('/users/:user?', async () => 'ok')
+    scope.get('/rotate::all', async () => 'ok')
+  })
+  for (const url of ['/users', '/users/', '/users/1', '/rotate:all']) {
+    t.equal(await ask('GET', url), 'answered', url)
+    t.strictSame(await ask('POST', url), otherMethod('GET HEAD'), url)
+  }
+  for (const url of ['/users/1/2', '/usersx', '/rotate', '/rotate::all'])
+    t.strictSame(await ask('POST', url), absent, url)
 })
 
 t.test('Allow never lists the method that was refused', async (t) => {
