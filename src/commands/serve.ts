@@ -4,7 +4,9 @@ import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import closeWithGrace from 'close-with-grace'
 import type { FastifyInstance } from 'fastify'
+import { responseDue } from '../../plugins/http-framing.ts'
 import type { Config } from '../config.ts'
+import { createDrain } from '../http/drain.ts'
 import { readGithubKeys } from '../ops/github-keys.ts'
 import { createOps } from '../ops/listener.ts'
 import { isLoopback } from '../ops/operator-auth.ts'
@@ -31,7 +33,9 @@ export async function serve(config: Config): Promise<undefined> {
   const say = (line: string) => process.stdout.write(`${printable(line)}\n`)
   const log = await createLog(config.logLevel)
   const closers: (() => Promise<unknown>)[] = []
+  let isClosing = false
   const close = async () => {
+    isClosing = true
     for (const one of closers.splice(0)) await one()
   }
   const stop = stopOnSignal(log, close)
@@ -49,11 +53,13 @@ export async function serve(config: Config): Promise<undefined> {
     signal: stop.signal,
     onProgress: config.databaseUrl === null ? say : (line) => log.info(line),
   })
+  let closeOps = async () => {}
   // A stop during the start waits for it to open: it may have started a Postgres.
   closers.push(() =>
     opening.then(
       // No drain before it listens: no client knows of it yet.
-      ({ app, close }) => close(stop.drains && app.server.listening ? config.drainSeconds * 1000 : 0),
+      ({ app, close }) =>
+        close(stop.drains && app.server.listening ? config.drainSeconds * 1000 : 0, () => closeOps()),
       () => {},
     ),
   )
@@ -64,14 +70,19 @@ export async function serve(config: Config): Promise<undefined> {
     const ops = createOps({
       service,
       docsBase: app.docsBase,
-      state: () => (stop.signal.aborted ? 'draining' : app.server.listening ? 'ready' : 'starting'),
+      state: () => (isClosing ? 'draining' : app.server.listening ? 'ready' : 'starting'),
       tokens: config.opsTokens,
       metricsToken: config.metricsToken,
       githubKeysFile: config.githubScanningKeysFile,
       defaultRateLimitRpm: config.defaultRateLimitRpm,
       maxRateLimitRpm: config.maxRateLimitRpm,
     })
-    closers.push(() => ops.close())
+    const drain = createDrain(ops.server, responseDue)
+    stop.signal.addEventListener('abort', drain.start)
+    closeOps = async () => {
+      await drain.finish()
+      await ops.close()
+    }
     await listenOnAll([
       { prefix: 'OPS_', server: ops, host: opsAddress, port: config.opsPort, exclusive: true },
       { prefix: '', server: app, host: address, port: config.port, exclusive: false },

@@ -16,9 +16,10 @@ export interface Service extends Omit<Guarding, 'verify' | 'hit' | 'record' | 'c
   onError: ErrorLog
   /**
    * Answers what is in flight, writes what is queued, and disconnects from the servers. Before that
-   * it accepts requests for another `drainMs`, and each response ends its connection.
+   * it accepts requests for another `drainMs`, and each response ends its connection. `closeOps`
+   * runs once the public listener has closed: until then the probes say that it is draining.
    */
-  close(drainMs?: number): Promise<void>
+  close(drainMs?: number, closeOps?: () => Promise<void>): Promise<void>
 }
 
 const loggedPathMax = 200
@@ -61,11 +62,12 @@ export async function openService(config: Config, log: Log, options: GuardingOpt
     ...guarding,
     app,
     onError,
-    async close(drainMs = 0) {
+    async close(drainMs = 0, closeOps) {
       drain.start()
       if (drainMs > 0) await sleep(drainMs)
       await drain.finish()
       await app.close()
+      await closeOps?.()
       await guarding.close()
     },
   }

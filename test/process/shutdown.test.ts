@@ -134,6 +134,30 @@ t.test(
   },
 )
 
+t.test('an operator gets the answer to a change in flight, and the dashboard its end', async (t) => {
+  const service = await serve(t)
+  const events = await fetch(`${service.opsUrl}/admin/events`)
+  let changed: ReturnType<typeof ask> | undefined
+  await sql.begin(async (tx) => {
+    await tx`select from api_keys where id = ${other.id} for update`
+    const at = `PATCH ${service.opsUrl}/admin/keys/${other.id}`
+    changed = ask(at, { json: { rate_limit_rpm: 88 } })
+    changed.catch(() => {}) // checked below
+    await lockWaitOf(sql, '%change_key%')
+    service.kill('SIGTERM')
+    await until('the ops listener is closed', () =>
+      ask(`GET ${service.opsUrl}/healthz`).then(
+        () => false,
+        () => true,
+      ),
+    )
+  })
+  const { status, headers, body } = await changed!
+  t.strictSame([status, body.rate_limit_rpm, headers.get('connection')], [200, 88, 'close'])
+  t.match(await events.text(), /^event: hello$/m, 'it is whole')
+  t.equal((await service.ended).code, 0)
+})
+
 /** As `npm start` starts it: below a shell, and in a process group of their own. */
 async function startBelowShell(t: Test, env: Env) {
   const shell = spawn('/bin/sh', ['-c', '"$0" "$1" serve & wait', process.execPath, await builtCli()], {
