@@ -33,9 +33,11 @@ const connections = 16
 const countedMsMax = 5000
 /** Each round revokes keys, so it needs its own. */
 const roundsMax = 4
+/** The keys to revoke last three times as long at 2000 a second. */
+const secondsMax = 4
 
 export async function besidePgbench(rig: Rig, database: Database): Promise<Table> {
-  const rounds = Math.min(rig.rounds, roundsMax)
+  const [rounds, seconds] = [Math.min(rig.rounds, roundsMax), Math.min(rig.seconds, secondsMax)]
   const sql = postgres(database.url, { max: 1, fetch_types: false })
   try {
     await seedRefusals(sql, database)
@@ -46,11 +48,11 @@ export async function besidePgbench(rig: Rig, database: Database): Promise<Table
         await overHttp(rig, database, one, operation, rounds),
         await inPgbench(rig, database, sql, operation),
       )
-    const results = await inRounds(rig, subjects, { rounds, seconds: rig.seconds })
+    const results = await inRounds(rig, subjects, { rounds, seconds })
     await rig.stopCandidates()
     return {
       title: 'Operations',
-      about: `${connections} connections, ${rounds} rounds. Requests come from ${usersAtOnce} users in turn, who have ${keysPerUser} keys each or more. \`pgbench\`: the statement of that request, with as many clients.`,
+      about: `${connections} connections, ${rounds} rounds of ${seconds} s. Requests come from ${usersAtOnce} users in turn, who have ${keysPerUser} keys each or more. \`pgbench\`: the statement of that request, with as many clients.`,
       results,
       ratios: operations.map(({ name }) => throughputRatio(results, name, besideOf(name))),
       figures,
@@ -94,7 +96,8 @@ async function overHttp(
   rounds: number,
 ): Promise<Subject> {
   const tokens = (await readFile(database.tokensFile, 'utf8')).split('\n')
-  const lines = Array.from({ length: usersAtOnce * http.count }, (_, n) => {
+  const users = onlyOnce ? usersOf(database) : usersAtOnce
+  const lines = Array.from({ length: users * http.count }, (_, n) => {
     const place = placeOf(n, http)
     return `${request(place)} ${tokens[place.caller]} ${body}`.trimEnd()
   })

@@ -11,6 +11,13 @@ import t, { type Test } from 'tap'
 import type { Hit, Shot } from '../../bench/load/load.ts'
 import { steadyLoad } from '../../bench/load/steady.ts'
 import { measure, type Sample, type Subject } from '../../bench/measure.ts'
+import {
+  operations,
+  placeOf,
+  sample as sampleOf,
+  staying,
+  usersAtOnce,
+} from '../../bench/operations/kinds.ts'
 import { pgbenchStatement } from '../../bench/operations/statements.ts'
 import { readOptions } from '../../bench/options.ts'
 import { cpuRatio, perRound } from '../../bench/ratios.ts'
@@ -289,6 +296,21 @@ t.test('no published request at full load costs Redis more than the page plans w
       for (const { name: row, median } of results)
         if (row !== 'fastify-rate-limit' && row !== 'flexible')
           t.ok(median.redisCpuUs <= mostUs + roundingUs, `${name}, ${row}: ${median.redisCpuUs} µs`)
+})
+
+t.test('no key is revoked twice, over HTTP or by pgbench, nor by a statement that is recorded', async (t) => {
+  const users = 2 * usersAtOnce
+  const { http, pgbench } = operations.find(({ name }) => name === 'revoke')!
+  const keys = [http, pgbench].flatMap((span) =>
+    Array.from({ length: users * span.count }, (_, n) => placeOf(n, span).key),
+  )
+  t.equal(new Set([...keys, sampleOf.key]).size, keys.length + 1)
+  const stay = Array.from({ length: users * staying.count }, (_, n) => placeOf(n, staying).key)
+  const revoked = new Set(keys)
+  t.notOk(
+    stay.some((key) => revoked.has(key)),
+    'and none that stays',
+  )
 })
 
 t.test('pgbench sends the statement of the service, and its own ids', async (t) => {
