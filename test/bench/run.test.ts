@@ -57,7 +57,8 @@ const outcome = (rounds: number): Outcome => {
     postgresCpuUs: null,
   }
   const samples = Array.from({ length: rounds }, () => sample)
-  const result = { name: 'one', median: sample, lowerQuartile: sample, upperQuartile: sample, samples }
+  const [lowerQuartile, upperQuartile, launches] = [sample, sample, 5]
+  const result = { name: 'one', median: sample, lowerQuartile, upperQuartile, samples, launches }
   const table = { title: 'A table', about: '', results: [result], ratios: [] }
   return { name: 'first', title: 'The first', tables: [table], targets: [], notes: [] }
 }
