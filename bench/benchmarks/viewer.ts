@@ -1,9 +1,9 @@
 /** What an open dashboard costs callers. */
 import { setTimeout as pause } from 'node:timers/promises'
-import { Redis } from 'ioredis'
+import { type ChainableCommander, Redis } from 'ioredis'
 import { counterKey } from '../../src/redis/scripts.ts'
-import { newId } from '../../src/rules/id.ts'
 import { minuteOf } from '../../src/rules/window.ts'
+import { numberedId } from '../keys.ts'
 import { steadyLoad } from '../load/steady.ts'
 import type { Subject } from '../measure.ts'
 import { atMost, type Outcome } from '../outcome.ts'
@@ -41,7 +41,7 @@ const beginsS = [24, 46] as const
 
 export async function viewer(rig: Rig): Promise<Outcome> {
   const database = await rig.database('viewer', keys)
-  await fillCounters(rig)
+  const removeCounters = await fillCounters(rig)
   const one = await rig.start('latchkey', database)
   const subject = {
     url: one.url,
@@ -80,6 +80,7 @@ export async function viewer(rig: Rig): Promise<Outcome> {
   const full = await inRounds(rig, subjects, { rounds, seconds })
   const steady = await inRounds(rig, atSteadyRate, { rounds, seconds })
   await rig.stopCandidates()
+  await removeCounters()
   const about = `${keys} keys in turn, ${shown(counters, 0)} counters in Redis. One process in ${rounds} rounds with windows of ${seconds} s; in every other window, somebody watches, and has for ${watchedForMs / 1000} s.`
   const loads = [
     { at: 'at full load', results: full, about: `${howMany}, ${about}` },
@@ -112,17 +113,25 @@ async function quietPhase(): Promise<void> {
   if (s < fromS || s > untilS) await pause(((fromS - s + 60) % 60) * 1000)
 }
 
-async function fillCounters({ redis, say }: Rig): Promise<void> {
-  say(`${counters} counters`)
-  const client = new Redis(redis.url)
+/** Resolves to what removes them: instances of the next benchmark would scan them too. */
+export async function fillCounters(
+  { redis, say }: Pick<Rig, 'redis' | 'say'>,
+  count = counters,
+): Promise<() => Promise<void>> {
+  say(`${count} counters`)
   const first = minuteOf(Date.now())
-  for (let made = 0; made < counters; made += step) {
-    const batch = client.pipeline()
-    for (let i = 0; i < step; i++)
-      batch.set(counterKey(newId('apk_'), first + (i % minutes)), 1 + (i % 100), 'EX', 3600)
-    await batch.exec()
+  const nameOf = (i: number) => counterKey(numberedId('apk_', i), first + (i % minutes))
+  const forEach = async (add: (batch: ChainableCommander, i: number) => unknown) => {
+    const client = new Redis(redis.url)
+    for (let done = 0; done < count; done += step) {
+      const batch = client.pipeline()
+      for (let i = done; i < done + step; i++) add(batch, i)
+      await batch.exec()
+    }
+    client.disconnect()
   }
-  client.disconnect()
+  await forEach((batch, i) => batch.set(nameOf(i), 1 + (i % 100), 'EX', 3600))
+  return () => forEach((batch, i) => batch.unlink(nameOf(i)))
 }
 
 /** Resolves to a function that leaves, once events arrive. */

@@ -1,10 +1,13 @@
 // `npm run bench` as a whole: what it leaves when it ends, is stopped, or fails.
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { Redis } from 'ioredis'
 import t from 'tap'
+import { fillCounters } from '../../bench/benchmarks/viewer.ts'
 import type { Outcome } from '../../bench/outcome.ts'
 import type { Rig } from '../../bench/rig.ts'
 import { runAll } from '../../bench/run-all.ts'
+import { startRedis } from '../../bench/servers/redis.ts'
 import { aFolder } from '../process/latchkey.ts'
 import { until } from '../process/until.ts'
 import { findRedisServer } from '../services/binaries.ts'
@@ -94,4 +97,16 @@ t.test('a benchmark that Ctrl-C has cut short writes nothing', async (t) => {
   const all = { names: ['first'], runs, out, stopping: stopping.signal, print: () => {} }
   await t.rejects(runAll(fakeRig(), all), { name: 'AbortError' })
   t.strictSame(await readdir(out), [])
+})
+
+t.test('the counters of `viewer` are gone when the next benchmark begins', { skip }, async (t) => {
+  const redis = await startRedis(await aFolder(t), undefined)
+  t.teardown(() => redis.stop())
+  const client = new Redis(redis.url)
+  t.teardown(() => client.disconnect())
+  await client.set('of somebody else', '1')
+  const remove = await fillCounters({ redis, say: () => {} }, 20_000)
+  t.equal(await client.dbsize(), 20_001)
+  await remove()
+  t.strictSame(await client.keys('*'), ['of somebody else'])
 })
