@@ -82,7 +82,7 @@ t.test('a result is written before the next benchmark, with the rounds it has', 
   const { signal } = new AbortController()
   const all = { names: ['first', 'second'], runs, out, stopping: signal, print: () => {} }
   await t.rejects(runAll(fakeRig(), all), { message: 'the second fails' })
-  t.match(await readFile(join(out, 'first.md'), 'utf8'), /^10 rounds unless a table says fewer/m)
+  t.match(await readFile(join(out, 'first.md'), 'utf8'), /^10 rounds, /m)
 })
 
 t.test('a benchmark that Ctrl-C has cut short writes nothing', async (t) => {
