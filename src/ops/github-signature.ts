@@ -23,13 +23,17 @@ export interface GithubSignatureOptions {
   now?: (() => number) | undefined
 }
 
-/** Bodies in memory that may be from anybody. Each has up to a megabyte. */
+/**
+ * Bodies in memory that may be from anybody. Each has up to a megabyte. One more fails the one that
+ * has taken longest: bodies that never end keep nobody out.
+ */
 const unverifiedMax = 32
 
 export default fp<GithubSignatureOptions>(
   async (app, { keysFile, record, now = Date.now }) => {
     const budget = createRefusalBudget({ perMinute: refusalsPerAddressRpm, now })
-    let unverified = 0
+    /** Oldest first. */
+    const unverified = new Set<Readable>()
 
     app.addHook('preParsing', async (request, _reply, payload) => {
       const { 'github-public-key-identifier': identifier, 'github-public-key-signature': signature } =
@@ -45,9 +49,13 @@ export default fp<GithubSignatureOptions>(
     })
 
     async function read(payload: Readable, max: number): Promise<Buffer> {
-      if (unverified >= unverifiedMax) throw unavailable(new Error('too many unverified reports at once'))
-      unverified++
-      return bytesOf(payload, max).finally(() => unverified--)
+      const [oldest] = unverified
+      if (unverified.size >= unverifiedMax) {
+        unverified.delete(oldest!)
+        oldest!.emit('error', unavailable(new Error('too many unverified reports at once')))
+      }
+      unverified.add(payload)
+      return bytesOf(payload, max).finally(() => unverified.delete(payload))
     }
 
     const keys = (): Promise<Map<string, KeyObject>> =>
@@ -87,6 +95,9 @@ function bytesOf(payload: Readable, max: number): Promise<Buffer> {
     // The client may be gone already: then no event of the stream follows.
     finished(payload, (cause) => {
       if (!cause) return resolve(Buffer.concat(chunks))
+      // More may arrive if only the read has failed.
+      chunks.length = 0
+      length = Number.POSITIVE_INFINITY
       reject(cause instanceof ApiError ? cause : new ApiError('bad_request', { cause }))
     })
   })
