@@ -3,6 +3,8 @@
  * Fastify itself. Requests that the HTTP parser refuses never reach Fastify: http-framing.ts
  * answers them, using this plugin's renderer.
  */
+import type { IncomingMessage } from 'node:http'
+import { finished } from 'node:stream/promises'
 import type { FastifyError, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import type { ErrorCode } from '../schemas/error-table.ts'
@@ -33,6 +35,9 @@ declare module 'fastify' {
     renderError: (error: ApiError, request: FastifyRequest | null, requestId: string) => string
   }
 }
+
+/** How long the rest of a body that is too large may take to arrive. A stop allows a little more. */
+const dropMaxMs = 3000
 
 /** Fastify's codes → ours. Any other error is mapped by its status. */
 const fastifyCodes: Record<string, ErrorCode> = {
@@ -67,15 +72,25 @@ export default fp<ErrorsOptions>(
     })
     app.setErrorHandler<FastifyError>((thrown, request, reply) => {
       const error = toApiError(thrown, request, redact)
-      return reply
-        .code(error.statusCode)
-        .headers(error.headers)
-        .header('content-type', 'application/json; charset=utf-8')
-        .send(app.renderError(error, request, request.id))
+      const answer = () =>
+        reply
+          .code(error.statusCode)
+          .headers(error.headers)
+          .header('content-type', 'application/json; charset=utf-8')
+          .send(app.renderError(error, request, request.id))
+      return error.code === 'payload_too_large' ? dropBody(request.raw).then(answer) : answer()
     })
   },
   { name: 'errors' },
 )
+
+/**
+ * Fastify closes the connection after a 413. If the client is still sending, that is a reset, and it
+ * may lose the response. So first read the rest, if it comes in time.
+ */
+async function dropBody(body: IncomingMessage) {
+  await finished(body.resume(), { signal: AbortSignal.timeout(dropMaxMs), cleanup: true }).catch(() => {})
+}
 
 function toApiError(error: FastifyError, request: FastifyRequest, redact: ErrorsOptions['redact']): ApiError {
   if (error instanceof ApiError) return error

@@ -1,6 +1,7 @@
 // Each error that a client with a key can meet, in the envelope, and the page that its docs_url
 // leads to.
 // Bodies in all variations are tested in test/plugins/json-body.test.ts and values.test.ts.
+import { connect } from 'node:net'
 import t from 'tap'
 import { type Answer, type Ask, makeCaller, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
@@ -48,6 +49,25 @@ t.test('a body is bounded by its length before it is sent, and in chunks', async
   ]) {
     expectError(t, await sendBytes(instance.port, `${head}\r\n${rest}`), 'payload_too_large')
   }
+})
+
+t.test('a client that reads only after it has sent far too much gets the error, too', async (t) => {
+  const socket = connect(instance.port, '127.0.0.1')
+  t.teardown(() => void socket.destroy())
+  const body = padded(10_000_000)
+  const lines = ['POST /v1/keys HTTP/1.1', 'Host: x', `Authorization: Bearer ${token}`]
+  const framing = ['Content-Type: application/json', `Content-Length: ${body.length}`]
+  let answer = ''
+  const closed = new Promise((resolve) => socket.on('error', () => {}).once('close', resolve))
+  const sent = new Promise((resolve) => {
+    socket.write(`${[...lines, ...framing].join('\r\n')}\r\n\r\n${body}`, resolve)
+  })
+  t.notOk(await sent, 'all is sent')
+  socket.on('data', (data) => {
+    answer += data
+  })
+  await closed
+  t.match(answer, /^HTTP\/1\.1 413 .*"payload_too_large"/s)
 })
 
 t.test('a time in milliseconds is refused with a suggestion that says so', async (t) => {
