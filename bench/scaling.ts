@@ -58,8 +58,7 @@ export function figures(results: Results): string[] {
   const thousand = of('many-keys', 'latchkey')
   const more = of('even-more-keys', 'latchkey')
   const most = mostOfRedis(results)
-  const { facts } = results['many-keys']
-  const perKeySecondUs = postgresPerKeySecondUs(thousand, facts.seconds)
+  const perKeySecondUs = postgresPerKeySecondUs(thousand)
   const firstUseUs = of('growth', 'latchkey', 1).postgresCpuUs
   return [
     'Measured:',
@@ -111,12 +110,9 @@ function mostOfRedis(results: Results) {
   return ours.reduce((most, row) => (row.us > most.us ? row : most))
 }
 
-/**
- * Postgres does most of this work once per key and clock second (last_used_at), and a window of n
- * seconds touches n + 1 clock seconds.
- */
-const postgresPerKeySecondUs = ({ postgresCpuUs, requestsPerS }: Sample, seconds: number) =>
-  postgresCpuUs === null ? null : (postgresCpuUs * requestsPerS * seconds) / (keysInUse * (seconds + 1))
+/** The lead-in has already written the last uses of the second in which a window begins. */
+const postgresPerKeySecondUs = ({ postgresCpuUs, requestsPerS }: Sample) =>
+  postgresCpuUs === null ? null : (postgresCpuUs * requestsPerS) / keysInUse
 
 const measured = (figure: string, what: string, us: number | null, from: Page) =>
   `| ${figure} | ${what} | ${us === null ? '–' : `${us.toFixed(2)} µs`} | [${from}](../bench/results/${from}.md) |`
