@@ -16,10 +16,7 @@ export interface LastUsed {
   close(): Promise<void>
 }
 
-/**
- * Often, so that each write is small: a large one keeps a core of the database server busy. A key is
- * written once a second all the same, because further uses in that second change nothing.
- */
+/** Often, so that each write is small: a large one keeps a core of the database server busy. */
 const flushEveryMs = 100
 /**
  * A statement takes every nth use, and so few of them that it finds room for the new row versions on
@@ -43,13 +40,10 @@ export function createLastUsed(options: {
   const { keys, onBatch, onMode } = options
   let noted = new Map<string, number>()
   let writing = new Map<string, number>()
-  /** The newest second that is in Postgres, and the keys used in it. */
-  let stored = { atS: 0, keyIds: new Set<string>() }
   let written = true
   let flushing: Promise<void> | null = null
 
   function note(keyId: string, atS: number) {
-    if (atS === stored.atS && stored.keyIds.has(keyId)) return
     const known = noted.get(keyId)
     if (known === undefined ? noted.size < pendingMax : known < atS) noted.set(keyId, atS)
   }
@@ -57,11 +51,6 @@ export function createLastUsed(options: {
   function report(now: boolean, reason: string) {
     if (now !== written) onMode?.(now, reason)
     written = now
-  }
-
-  function noteStored(keyId: string, atS: number) {
-    if (atS > stored.atS) stored = { atS, keyIds: new Set() }
-    if (atS === stored.atS) stored.keyIds.add(keyId)
   }
 
   async function flush() {
@@ -77,7 +66,6 @@ export function createLastUsed(options: {
         for (let place = i; place < all.length; place += statements) batch.set(...all[place]!)
         onBatch?.(batch.size)
         await keys.touch(batch)
-        for (const [keyId, atS] of batch) noteStored(keyId, atS)
       }
       report(true, '')
     } catch (error) {

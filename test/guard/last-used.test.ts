@@ -78,27 +78,6 @@ t.test('a use is pending until it is in Postgres, and one write follows another'
   t.equal(beforeTheWrite('apk_2'), null)
 })
 
-t.test('a key is written once for each second in which it is used', async (t) => {
-  const { lastUsed, pendingOf, writes, next } = open(t, { held: true })
-  lastUsed.note('apk_1', 100)
-  await next()
-  lastUsed.note('apk_1', 100)
-  t.equal(pendingOf('apk_1'), 100, 'while the write may fail')
-  await next()
-  lastUsed.note('apk_1', 100)
-  lastUsed.note('apk_2', 100)
-  await next()
-  t.strictSame(writes.at(-1)!.uses, { apk_2: 100 })
-  lastUsed.note('apk_1', 101)
-  lastUsed.note('apk_2', 100)
-  await next()
-  t.strictSame(writes.at(-1)!.uses, { apk_1: 101, apk_2: 100 })
-  lastUsed.note('apk_1', 101)
-  lastUsed.note('apk_2', 101)
-  await next(new Error('down'))
-  t.strictSame(writes.at(-1)!.uses, { apk_1: 101, apk_2: 101 }, 'not stored, so written again')
-})
-
 t.test('what could not be written stays pending, and is written again with what came since', async (t) => {
   const { lastUsed, pendingOf, writes, next } = open(t, { held: true })
   lastUsed.note('apk_1', 100)
