@@ -39,7 +39,7 @@ const answerTimeoutMs = 100
 const raiseTimeoutMs = 500
 const raiseAtOnce = 500
 /**
- * Longer than any instance trusts a cached key (60 s at most, see decide.ts). sql/redis/hit.lua has
+ * Longer than any instance trusts a cached key (60 s at most, see config.ts). sql/redis/hit.lua has
  * it too.
  */
 const versionTtlS = 600
