@@ -45,8 +45,9 @@ export default fp<HttpFramingOptions>(
 
     // Node itself would answer a request without Host, with an empty body. It would also hide the
     // headers behind the 1000th, among them perhaps a second Host or Authorization. Their total
-    // size is bounded anyway.
-    Object.assign(app.server, { requireHostHeader: false, maxHeadersCount: 0 })
+    // size is bounded anyway. And it would not answer a client that has closed its sending side, though
+    // its request is carried out.
+    Object.assign(app.server, { requireHostHeader: false, maxHeadersCount: 0, httpAllowHalfOpen: true })
     app.server.removeAllListeners('clientError')
     const refused = new WeakSet<Socket>()
     const timedOut: Connection[] = []

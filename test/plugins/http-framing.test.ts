@@ -111,6 +111,18 @@ t.test('a client that never closes its end does not keep a refused connection op
   await until('the server has closed it', () => connection.closed)
 })
 
+t.test('a client that has closed its sending side still gets its answers', async (t) => {
+  const { app } = otherApp(t)
+  app.get('/', async () => {
+    await nextTurn()
+    return 'ok'
+  })
+  const { client, statuses } = await open(t, app, { allowHalfOpen: true })
+  client.end(get + get)
+  await once(client, 'end')
+  t.strictSame(statuses(), [200, 200])
+})
+
 t.test('what follows a malformed request adds nothing to its refusal', async (t) => {
   const { app, reported } = otherApp(t)
   const { held, release } = hold()
