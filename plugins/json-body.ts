@@ -19,13 +19,17 @@ const paramMaxLength = 100
 export default fp<JsonBodyOptions>(
   async (app, { redact = (text) => text }) => {
     app.removeAllContentTypeParsers()
+    // A fault takes the place of the body until it is thrown: Fastify closes the connection after an
+    // error of a parser, though this body has been read to its end.
     app.addContentTypeParser<Buffer>('application/json', { parseAs: 'buffer' }, (request, body, done) => {
-      if (!isPlainUtf8(request)) return done(new ApiError('unsupported_media_type'))
+      done(null, parsed(request, body))
+    })
+    function parsed(request: FastifyRequest, body: Buffer): unknown {
+      if (!isPlainUtf8(request)) return new ApiError('unsupported_media_type')
       // A hook may have set what an absent body stands for.
-      if (body.length === 0) return request.body === undefined ? done(emptyBody()) : done(null, request.body)
-      if (!isUtf8(body)) {
-        return done(new ApiError('invalid_json', { message: 'The request body is not valid UTF-8.' }))
-      }
+      if (body.length === 0) return request.body ?? emptyBody()
+      if (!isUtf8(body))
+        return new ApiError('invalid_json', { message: 'The request body is not valid UTF-8.' })
       const text = body.toString('utf8')
       let json: unknown
       try {
@@ -33,15 +37,15 @@ export default fp<JsonBodyOptions>(
         // any unknown member.
         json = JSON.parse(text)
       } catch (cause) {
-        return done(new ApiError('invalid_json', { cause }))
+        return new ApiError('invalid_json', { cause })
       }
       const repeated = duplicateMember(text)
-      if (repeated === null) return done(null, json)
-      done(repeatedMember(redact(repeated).slice(0, paramMaxLength)))
-    })
+      return repeated === null ? json : repeatedMember(redact(repeated).slice(0, paramMaxLength))
+    }
     // Without a Content-Type and a body, Fastify calls no parser. Such a request gets the same
     // error as an empty JSON body.
     app.addHook('preValidation', (request, _reply, done) => {
+      if (request.body instanceof ApiError) return done(request.body)
       const wantsBody = request.routeOptions.schema?.body !== undefined
       if (wantsBody && request.body === undefined) return done(emptyBody())
       done()

@@ -142,6 +142,17 @@ t.test('what is not UTF-8 is refused, not repaired', async (t) => {
   }
 })
 
+t.test('a refused body that was read to its end leaves its connection open', async (t) => {
+  const { app } = taking(t)
+  const head = 'POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json'
+  const post = (body: string, charset = 'utf-8') =>
+    `${head}; charset=${charset}\r\nContent-Length: ${body.length}\r\n\r\n${body}`
+  const refused = [post('{x}'), post('{"a":1,"a":2}'), post('"\xff"'), post(''), post('{}', 'latin1')]
+  const last = 'GET /free HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'
+  const statuses = answersOf(await raw(app, [...refused, last].join(''))).map(({ status }) => status)
+  t.strictSame(statuses, [400, 400, 400, 400, 415, 200])
+})
+
 t.test('an empty body is refused where one is required', async (t) => {
   const { app, send } = taking(t)
   t.strictSame(await send(''), [400, 'invalid_json'])
