@@ -16,7 +16,6 @@ const errorsOfAnyRequest: readonly ErrorCode[] = [
 ]
 const errorsOfBodies: readonly ErrorCode[] = [
   'invalid_json',
-  'missing_parameter',
   'unknown_parameter',
   'invalid_parameter',
   'payload_too_large',
@@ -40,6 +39,14 @@ export const rateHeaders: readonly HeaderName[] = [
   'x-ratelimit-reset',
 ]
 
+interface Wanting {
+  required?: string[]
+  minProperties?: number
+  items?: Wanting
+}
+const wantsMembers = (body: Wanting | undefined): boolean =>
+  body !== undefined && Boolean(body.required ?? body.minProperties ?? wantsMembers(body.items))
+
 /** In the order of the table. `listed`: the codes of the listener and of the route itself. */
 export function errorCodesOf(
   reads: { body?: unknown; querystring?: unknown; params?: unknown },
@@ -47,6 +54,7 @@ export function errorCodesOf(
 ): ErrorCode[] {
   const codes = new Set<ErrorCode>([...errorsOfAnyRequest, ...listed])
   if (reads.body !== undefined) for (const code of errorsOfBodies) codes.add(code)
+  if (wantsMembers(reads.body as Wanting | undefined)) codes.add('missing_parameter')
   if (reads.querystring !== undefined) codes.add('unknown_parameter')
   const { properties = {} } = (reads.querystring ?? {}) as { properties?: object }
   if (Object.keys(properties).length > 0) codes.add('invalid_parameter')

@@ -3,6 +3,13 @@ import { createConfig, lintFromString } from '@redocly/openapi-core'
 import t from 'tap'
 import { listeners } from './documents.ts'
 
+const ofOperators = ['createUser', 'updateUser', 'createKey', 'updateKey', 'scanForKeys']
+const wantMembers: Record<string, string[]> = {
+  public: ['createKey', 'updateKey'],
+  admin: [...ofOperators, 'revokeReportedKeys', 'lookup'],
+  withoutGithub: [...ofOperators, 'lookup'],
+}
+
 for (const [name, { document, routes }] of Object.entries(await listeners())) {
   t.test(`every route of the ${name} listener is described, or says that it is no operation`, async (t) => {
     const parts = ['operationId', 'summary', 'tags', 'response'] as const
@@ -12,6 +19,14 @@ for (const [name, { document, routes }] of Object.entries(await listeners())) {
       t.same(missing, [], `${method} ${url} lacks these in its schema; pages set \`hide: true\``)
     }
     t.ok(Object.keys(document.paths).length >= 4)
+  })
+
+  t.test(`the ${name} document lists missing_parameter where one may be missing`, async (t) => {
+    const listing = Object.values(document.paths)
+      .flatMap((operations) => Object.values(operations))
+      .filter((operation) => JSON.stringify(operation).includes('/errors/missing_parameter'))
+      .map(({ operationId }) => operationId)
+    t.strictSame(listing, wantMembers[name])
   })
 
   t.test(`the ${name} document is clean by Redocly's recommended rules`, async (t) => {
