@@ -126,7 +126,8 @@ const refused: [ask: Ask, code: Code, param?: string][] = [
   [{ headers: { 'content-type': 'text/plain' }, body: '60' }, 'unsupported_media_type'],
 ]
 t.test('an empty body is like none, whatever its type', async (t) => {
-  for (const ask of [{ headers: type, body: '' }, { headers: type }, {}]) {
+  const plain = { 'content-type': 'text/plain' }
+  for (const ask of [{ headers: type, body: '' }, { headers: type }, { headers: plain, body: '' }, {}]) {
     const { status } = await rotate((await make()).id, ask)
     t.equal(status, 201)
   }

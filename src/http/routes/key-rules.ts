@@ -97,9 +97,10 @@ export function pageOf<T>(found: T[], limit: number, cursorOf: (last: T) => stri
   return { object: 'list' as const, data, has_more, next_cursor: has_more ? cursorOf(data.at(-1)!) : null }
 }
 
-/** For a body whose members are all optional: no body is an empty one. */
+/** For a body whose members are all optional: no body is an empty one, whatever its type. */
 export function optionalBody(request: FastifyRequest, _reply: FastifyReply, done: () => void) {
   request.body = {}
+  if (request.headers['content-length'] === '0') delete request.raw.headers['content-type']
   done()
 }
 
