@@ -31,10 +31,10 @@ export function usageRange(
   if (Number(since ?? -1) >= Number(until ?? Infinity)) return outOfOrder('since', nowS)
   const lengthS = usageStepS[step]
   const untilS = stepStartS(step, Math.min(Number(until ?? Infinity) - 1, nowS)) + lengthS
-  const sinceS = since === undefined ? untilS - usualPoints[step] * lengthS : stepStartS(step, Number(since))
+  const usualS = Math.max(0, untilS - usualPoints[step] * lengthS)
+  const sinceS = since === undefined ? usualS : stepStartS(step, Number(since))
   const points = (untilS - sinceS) / lengthS
-  if (sinceS < 0) return outOfOrder('until', nowS)
-  if (points <= 0) return outOfOrder('since', nowS)
+  if (points <= 0) return outOfOrder(since === undefined ? 'until' : 'since', nowS)
   if (points <= usagePointsMax) return { ok: true, range: { step, sinceS, untilS } }
   return {
     ok: false,
