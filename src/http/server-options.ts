@@ -6,7 +6,7 @@ import { lazyCompilers } from './lazy-compilers.ts'
 
 const bodyMaxBytes = 16_384
 const headersMaxBytes = 16_384
-/** From the first byte to the end of the headers, and to the end of the request, milliseconds. */
+/** From the opening of the connection or its last response to the end of the headers, and to the end of the request, milliseconds. */
 const headersTimeoutMs = 10_000
 const requestTimeoutMs = 20_000
 /**
