@@ -28,9 +28,9 @@ export interface Server {
   connect(options: ConnectOptions): Sql
   /**
    * Tries one host on a connection of its own, the next one at each call. If that host takes
-   * writes, new connections go there.
+   * writes, new connections go there. False once the signal is aborted.
    */
-  findWritable(options: ConnectOptions): Promise<boolean>
+  findWritable(options: ConnectOptions, signal?: AbortSignal): Promise<boolean>
   /** Those that this end has closed count until the server closes them too. */
   openConnections(): number
 }
@@ -89,14 +89,14 @@ export function postgresAt(databaseUrl: string, env: SslSettings = {}): Server {
 
   return {
     connect: (options) => connect(options),
-    async findWritable(options) {
+    async findWritable(options, signal) {
       tried = (tried + 1) % hosts.length
       const index = tried
       const sql = connect(options, index)
       try {
         const [row] = await Promise.race([
           sql`select current_setting('transaction_read_only') = 'off' as is_writable`,
-          sleep(options.connect_timeout * 1000, [], { ref: false }),
+          sleep(options.connect_timeout * 1000, [], { ref: false, ...(signal && { signal }) }),
         ])
         if (!row?.is_writable) return false
         current = index

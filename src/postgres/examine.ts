@@ -4,6 +4,7 @@ import { keysBySecret } from './hash-secrets.ts'
 import { compareSchema } from './migrate.ts'
 import { createPool, type Query } from './pool.ts'
 import type { SslSettings } from './ssl.ts'
+import { writableFirst } from './writable-first.ts'
 
 export interface ExamineOptions {
   url: string
@@ -50,7 +51,8 @@ export async function examinePostgres(options: ExamineOptions): Promise<Finding[
   const findings: Finding[] = []
   let pool: ReturnType<typeof createPool>
   try {
-    pool = createPool({ url, ssl, purpose: 'doctor', max: 1, timeoutMs })
+    const first = await writableFirst(url, { ssl, timeoutMs })
+    pool = createPool({ url: first, ssl, purpose: 'doctor', max: 1, timeoutMs })
   } catch (error) {
     return [unreachable(error as Error)]
   }

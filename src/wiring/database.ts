@@ -4,6 +4,7 @@ import type { Config } from '../config.ts'
 import { NoConnection } from '../postgres/dial.ts'
 import { type Migration, migrate } from '../postgres/migrate.ts'
 import { isServersFault } from '../postgres/pool.ts'
+import { writableFirst } from '../postgres/writable-first.ts'
 import type { OpenOptions } from './options.ts'
 
 export interface Database {
@@ -22,8 +23,8 @@ const databaseRetryMs = 500
 export async function openDatabase(config: Config, options: OpenOptions): Promise<Database> {
   if (config.databaseUrl !== null) {
     const server = { url: config.databaseUrl, ssl: config.pgSsl, name: 'the Postgres of DATABASE_URL' }
-    const applied = await migrateWhenReady(server, options)
-    return { ...server, embedded: null, applied, close: async () => {} }
+    const ready = await migrateWhenReady(server, options)
+    return { ...server, ...ready, embedded: null, close: async () => {} }
   }
   // Its ten files are not needed with DATABASE_URL, and take time to load.
   const { openEmbeddedPostgres } = await import('../embedded/postgres.ts')
@@ -37,8 +38,8 @@ export async function openDatabase(config: Config, options: OpenOptions): Promis
   try {
     // It listens on loopback; PGSSLMODE is not meant for it.
     const server = { url: embedded.url, ssl: {}, name: 'the embedded Postgres' }
-    const applied = await migrateWhenReady(server, options)
-    return { ...server, embedded, applied, close }
+    const ready = await migrateWhenReady(server, options)
+    return { ...server, ...ready, embedded, close }
   } catch (error) {
     await close().catch(() => {})
     throw error
@@ -59,13 +60,14 @@ interface Server {
 async function migrateWhenReady(
   { url, ssl, name }: Server,
   { role, onProgress, signal, databaseWaitMs = 30_000 }: OpenOptions,
-): Promise<Migration[]> {
+): Promise<Pick<Database, 'url' | 'applied'>> {
   const untilMs = performance.now() + (role === 'serve' ? databaseWaitMs : 0)
   let timeoutMs = databaseAnswerMs
   for (let announced = false; ; announced = true) {
     try {
       const onWait = () => onProgress?.('Waiting for another instance, which is migrating the database')
-      return await migrate(url, { ssl, timeoutMs, signal, onWait })
+      const first = await writableFirst(url, { ssl, timeoutMs: timeoutMs / 2, signal })
+      return { url: first, applied: await migrate(first, { ssl, timeoutMs, signal, onWait }) }
     } catch (error) {
       const leftMs = untilMs - performance.now() - databaseRetryMs
       if (!isServersFault(error) || leftMs <= 0 || isFinal(error)) throw withoutAddress(error, name)

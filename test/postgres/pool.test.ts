@@ -3,15 +3,19 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type postgres from 'postgres'
 import t, { type Test } from 'tap'
+import { readConfig } from '../../src/config.ts'
 import { postgresAt } from '../../src/postgres/connect.ts'
+import { examinePostgres } from '../../src/postgres/examine.ts'
 import { migrate } from '../../src/postgres/migrate.ts'
 import { createPool, type Pool, type PoolOptions } from '../../src/postgres/pool.ts'
+import { newId } from '../../src/rules/id.ts'
 import { Unavailable } from '../../src/stores.ts'
+import { openStores } from '../../src/wiring/stores.ts'
 import { makeReadOnly } from '../faults/postgres-standby.ts'
 import { until } from '../process/until.ts'
 import { openDatabase, startPrivatePostgres, startTcpProxy } from '../services/index.ts'
 import { asPostgres13, type Habit, startOddPort } from '../services/odd-ports.ts'
-import { storesOn } from './open-stores.ts'
+import { actor, storesOn } from './open-stores.ts'
 
 const server = await startPrivatePostgres(t)
 const standby = await startPrivatePostgres(t)
@@ -383,6 +387,48 @@ t.test(
     })
   },
 )
+
+/** As a command opens them. */
+async function openAt(t: Test, url: string, signal?: AbortSignal) {
+  const config = readConfig({ DATABASE_URL: url, HASH_SECRET: 'thirty-two characters, or some more' })
+  const stores = await openStores(config, { role: 'command', ...(signal && { signal }) })
+  t.teardown(() => stores.close())
+  return stores
+}
+
+t.test('of several hosts, a command and missing migrations use one that takes writes', async (t) => {
+  const name = 'not_migrated'
+  for (const { url } of [server, standby]) {
+    const sql = openDatabase(t, `${url}?default_transaction_read_only=off`)
+    await sql`create database ${sql(name)}`
+  }
+  const url = severalAt([standby.port, server.port])
+  for (const at of [url, url.replace('/postgres?', `/${name}?`)]) {
+    const { users } = await openAt(t, at)
+    const created = await users.create({ id: newId('usr_'), name: 'Ada' }, actor())
+    t.ok(created.ok)
+  }
+  const [finding] = await examinePostgres({ url, ssl: {}, secretId: null, previousSecretId: null })
+  t.match(finding, { about: 'Postgres', state: 'ok' })
+})
+
+t.test('of several hosts that take no writes, a command reads from the first', async (t) => {
+  const { users } = await openAt(t, severalAt([standby.port, standby.port]))
+  t.equal(await users.get('usr_absent'), null)
+  const creating = users.create({ id: newId('usr_'), name: 'Ada' }, actor())
+  t.ok((await outcomes([creating])).every(isUnavailable))
+})
+
+t.test('of several hosts, the search for one that takes writes stops at a signal', async (t) => {
+  const ports = await Promise.all(times(2, () => startOddPort(t, 'accepts and says nothing')))
+  const stopping = new AbortController()
+  const opening = openAt(t, severalAt(ports.map(({ url }) => new URL(url).port)), stopping.signal)
+  const rejected = t.rejects(opening, { name: 'AbortError' })
+  await until('the first is asked', () => ports[0]!.accepted === 1)
+  stopping.abort()
+  await rejected
+  t.equal(ports[1]!.accepted, 0)
+})
 
 t.test('of several hosts, look-ups leave one that takes no writes and does not say so', async (t) => {
   const old = await startOddPort(t, 'accepts and closes')

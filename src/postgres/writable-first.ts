@@ -1,0 +1,40 @@
+/**
+ * Chooses among several hosts at the start. A pool looks for another host once the one in use
+ * refuses a write; a command or a migration would have failed by then.
+ */
+import { type Address, readAddress } from './address.ts'
+import { postgresAt } from './connect.ts'
+import type { SslSettings } from './ssl.ts'
+
+interface SearchOptions {
+  ssl: SslSettings
+  /** Milliseconds for all hosts together. */
+  timeoutMs: number
+  signal?: AbortSignal | undefined
+}
+
+/** The URL with the first host that takes writes in front. If none does, the URL as it is. */
+export async function writableFirst(url: string, { ssl, timeoutMs, signal }: SearchOptions): Promise<string> {
+  const { hosts } = readAddress(url, ssl)
+  if (hosts.length === 1) return url
+  const options = {
+    max: 1,
+    connect_timeout: timeoutMs / 1000 / hosts.length,
+    fetch_types: false,
+    onnotice: () => {},
+    connection: { application_name: 'latchkey search' },
+  }
+  for (const [index, host] of hosts.entries()) {
+    const isWritable = await postgresAt(withHosts(url, [host]), ssl).findWritable(options, signal)
+    signal?.throwIfAborted()
+    if (isWritable) return withHosts(url, [...hosts.slice(index), ...hosts.slice(0, index)])
+  }
+  return url
+}
+
+function withHosts(url: string, hosts: Address['hosts']): string {
+  const changed = new URL(url)
+  changed.searchParams.set('host', hosts.map(({ host }) => host).join())
+  changed.searchParams.set('port', hosts.map(({ port }) => port).join())
+  return changed.href
+}
