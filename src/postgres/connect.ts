@@ -80,7 +80,7 @@ export function postgresAt(databaseUrl: string, env: SslSettings = {}): Server {
       sslnegotiation: null,
       socket: () => open(only, options.connect_timeout * 1000, ended.signal),
     }
-    const sql = postgres(address.url, { ...options, ...ours }) as Sql
+    const sql = withoutSessionAttrs(() => postgres(address.url, { ...options, ...ours }) as Sql)
     const { end } = sql
     // postgres.js would use a connection that opens after end(), and never close it.
     sql.end = (how) => end(how).finally(() => ended.abort())
@@ -108,6 +108,22 @@ export function postgresAt(databaseUrl: string, env: SslSettings = {}): Server {
       }
     },
     openConnections: () => openConnections,
+  }
+}
+
+/**
+ * postgres.js 3.4 also takes target_session_attrs from the environment, and no option prevents that.
+ * address.ts says why it must not. The variable is restored: in another app's process, it may be
+ * meant for another client.
+ */
+function withoutSessionAttrs<T>(make: () => T): T {
+  const { PGTARGETSESSIONATTRS } = process.env
+  if (PGTARGETSESSIONATTRS === undefined) return make()
+  delete process.env.PGTARGETSESSIONATTRS
+  try {
+    return make()
+  } finally {
+    process.env.PGTARGETSESSIONATTRS = PGTARGETSESSIONATTRS
   }
 }
 

@@ -388,6 +388,17 @@ t.test(
   },
 )
 
+t.test('PGTARGETSESSIONATTRS changes nothing', async (t) => {
+  const name = 'PGTARGETSESSIONATTRS'
+  t.teardown(() => delete process.env[name])
+  for (const attrs of ['any', 'standby']) {
+    process.env[name] = attrs
+    const pool = open(t, { timeoutMs: 10_000 })
+    t.equal(process.env[name], attrs, 'it stays for others in this process')
+    t.equal(await portInUse(pool), server.port)
+  }
+})
+
 /** As a command opens them. */
 async function openAt(t: Test, url: string, signal?: AbortSignal) {
   const config = readConfig({ DATABASE_URL: url, HASH_SECRET: 'thirty-two characters, or some more' })
