@@ -84,17 +84,23 @@ test('a new connection brings no second again into the charts, and loses none', 
   const page = await browser.open(url)
   const nowS = Math.floor(Date.now() / 1000)
   const all = [5, 4, 3, 2, 1].map((ago) => ({ at: nowS - ago, requests: ago }))
+  const behind = { at: nowS - 2.5, requests: 9 }
+  const columnsOf = (samples: typeof all) => [
+    samples.map(({ at }) => at),
+    samples.map(({ requests }) => requests),
+  ]
+  const event = (name: string, value: unknown) => `event: ${name}\ndata: ${JSON.stringify(value)}\n\n`
   let connections = 0
   await page.route('**/admin/events', (route) => {
     // Then to another instance, which has had no viewer in some of these seconds.
-    const history = connections++ === 0 ? all : [all[1], all[3]]
-    const body = `retry: 50\nevent: history\ndata: ${JSON.stringify(history)}\n\n`
+    const pasts = [event('history', all), ...Array(2).fill(event('history', [all[1], all[3]]))]
+    const body = `retry: 50\n${pasts[connections++] ?? event('traffic', behind)}`
     return route.fulfill({ contentType: 'text/event-stream', body })
   })
-  // Shows what is drawn.
+  // Shows what is drawn. The pointer is over the last of five steps.
   const uPlot = `export default class {
     static paths = { bars() {} }
-    cursor = {}
+    cursor = { idx: 4 }
     constructor(_, data) { this.setData(data); (window.drawn ??= []).push(this) }
     setData(data) { this.data = data }
     setSize() {}
@@ -103,11 +109,16 @@ test('a new connection brings no second again into the charts, and loses none', 
     route.fulfill({ contentType: 'text/javascript', body: uPlot }),
   )
   await page.reload()
+  const drawn = () => page.evaluate('drawn[0].data')
   await until('it has connected three times', () => connections >= 3)
-  t.strictSame(await page.evaluate('drawn[0].data'), [
-    all.map(({ at }) => at),
-    all.map(({ requests }) => requests),
-  ])
+  t.strictSame(await drawn(), columnsOf(all))
+  // The clock of the instance is behind: what came from others is later than what is new.
+  const inOrder = columnsOf([...all.slice(0, 3), behind])
+  await until(
+    'the samples are in order',
+    async () => JSON.stringify(await drawn()) === JSON.stringify(inOrder),
+  )
+  t.strictSame(page.problems, [])
 })
 
 test('a whole key finds its key, and is in no address, storage or log line', async (t, browser) => {

@@ -30,14 +30,14 @@ export function createChart(container, { series, unit = '', range, label = short
   let plot = null
 
   function showValues(index) {
-    const at = index ?? data[0].length - 1
+    // None where nothing is under the pointer, or what was there has gone.
+    const pointedS = data[0][index]
     values.forEach((value, i) => {
       const column = data[i + 1]
-      const isTotal = totals && at !== index
-      const shown = isTotal ? column.reduce((sum, one) => sum + one, 0) : column[at]
-      value.textContent = `${figure(shown)}${unit}`
+      const usual = totals ? column.reduce((sum, one) => sum + one, 0) : column.at(-1)
+      value.textContent = `${figure(pointedS === undefined ? usual : column[index])}${unit}`
     })
-    time.textContent = index === null || index === undefined ? '' : timeOf(data[0][index])
+    time.textContent = pointedS === undefined ? '' : timeOf(pointedS)
   }
 
   function draw() {
@@ -126,7 +126,8 @@ export function createTrafficCharts(containers) {
   }
 
   return {
-    add: (sample) => show([...samples, sample]),
+    /** The clock of a new connection's instance may be behind, and uPlot needs the times in order. */
+    add: (sample) => show([...samples.filter(({ at }) => at < sample.at), sample]),
     /**
      * Each connection begins with what its instance remembers. Most of it is already here, and
      * seconds without a viewer of that instance are not in it.
