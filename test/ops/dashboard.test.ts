@@ -1,5 +1,5 @@
 // The dashboard in a real browser, on real servers: what an operator sees, finds and does.
-import type { Page } from 'playwright-core'
+import type { Page, Request } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { type Instance, makeKey, makeUser, startInstance, startOps } from '../instance.ts'
 import { until } from '../process/until.ts'
@@ -35,6 +35,10 @@ async function aKey(rateLimitRpm = 1000, name = 'a key') {
 
 /** Waits until the page shows it. */
 const shown = (page: Page, text: string | RegExp) => page.getByText(text).first().waitFor()
+
+/** Waits until the page has dealt with what it has received. */
+const painted = (page: Page) =>
+  page.evaluate('new Promise((shown) => requestAnimationFrame(() => requestAnimationFrame(shown)))')
 
 test('it shows real traffic, and the bar of the busiest key is what was sent', async (t, browser) => {
   const page = await browser.open(url)
@@ -225,8 +229,77 @@ test('the usage of a key is the total of the chart, of the step chosen last', as
   await total.getByText('8', { exact: true }).waitFor()
   answerHours()
   await (await hours).finished()
-  await page.evaluate('new Promise((shown) => requestAnimationFrame(() => requestAnimationFrame(shown)))')
+  await painted(page)
   t.equal(await total.innerText(), '8')
+})
+
+/** Holds back the responses to these requests. The returned function lets the next one go on. */
+async function hold(page: Page, url: string, isHeld: (request: Request) => boolean) {
+  const held: (() => void)[] = []
+  await page.route(url, async (route) => {
+    if (isHeld(route.request())) await new Promise<void>((resolve) => held.push(resolve))
+    await route.fallback()
+  })
+  return async () => {
+    const go = await until('a request is held', () => held.shift())
+    const request = page.waitForResponse(url)
+    go()
+    await (await request).finished()
+  }
+}
+
+test('of two searches the later one is shown, whichever is answered last', async (t, browser) => {
+  const page = await browser.open(url)
+  const [slow, fast] = [await aKey(5, 'slow'), await aKey(5, 'fast')]
+  const answer = await hold(page, '**/admin/lookup', (request) => request.postData()!.includes(slow.id))
+  await page.getByLabel('Find a key').fill(slow.id)
+  await page.keyboard.press('Enter')
+  const found = await find(page, fast.id)
+  const trails: string[] = []
+  page.on('requestfinished', (request) => trails.push(request.url()))
+  await answer()
+  await until('all of the slow one has been read', () =>
+    trails.some((url) => url.includes(`key_id=${slow.id}`)),
+  )
+  await painted(page)
+  t.match(await found.getByRole('heading', { level: 2 }).innerText(), 'fast')
+  t.equal(await page.getByLabel('Find a key').inputValue(), fast.id)
+})
+
+test('a change that ends while something else is shown leaves it, and says if it failed', async (t, browser) => {
+  const page = await browser.open(url)
+  const [first, second] = [await aKey(5, 'first'), await aKey(5, 'second')]
+  let fails = true
+  const changes = '**/admin/keys/apk_*'
+  await page.route(changes, (route) =>
+    fails ? route.fulfill({ status: 503, json: { error: { message: 'No.' } } }) : route.fallback(),
+  )
+  const answer = await hold(page, changes, () => true)
+  const heading = page.locator('#found').getByRole('heading', { level: 2 })
+  const revoke = async ({ id, name }: { id: string; name: string }, next: string) => {
+    const found = await find(page, id)
+    await heading.getByText(name).waitFor()
+    await found.getByText('Revoke…').click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click()
+    await found.getByText('Waiting').waitFor()
+    await find(page, next)
+    await found.getByText('Waiting').waitFor({ state: 'detached' })
+  }
+  await revoke(first, second.id)
+  await answer()
+  await shown(page, 'Revoke “first”: No.')
+  t.match(await heading.innerText(), 'second')
+  fails = false
+  await revoke(first, second.id)
+  const lookups = () => page.asked.filter((url) => url.endsWith('/admin/lookup')).length
+  const before = lookups()
+  await answer()
+  await painted(page)
+  t.strictSame([lookups(), (await verify(first.token)).status], [before, 401])
+  t.match(await heading.innerText(), 'second')
+  await revoke(second, second.id)
+  await answer()
+  await heading.getByText('revoked').waitFor()
 })
 
 test('all keys of a user are revoked once its id is typed', async (t, browser) => {

@@ -1,7 +1,7 @@
 /** What an operator does in an incident. Each change says what it did, and shows the new state. */
 import { request } from './api.js'
 import { bdi, button, el } from './dom.js'
-import { count } from './format.js'
+import { count, visible } from './format.js'
 
 const rateLimitMax = 1_000_000_000
 const graces = [
@@ -10,24 +10,33 @@ const graces = [
   ['86400', 'the old key works for a day'],
 ]
 
-/** Runs a change, says how it went, and looks the thing up again. */
-async function act(status, change, after) {
-  status.className = ''
-  status.textContent = 'Waiting until every instance knows…'
-  try {
-    const done = await change()
-    await after(done)
-  } catch (error) {
-    status.className = 'fault'
-    status.textContent = `${error.message} ${error.suggestion ?? ''}`
+/**
+ * Runs a change, says how it went, and shows the new state: but leaves alone what the operator has
+ * looked up while waiting.
+ */
+function actions({ id, name }, { isShowing, find, warn }) {
+  const status = el('p', { role: 'status' })
+  const again = () => isShowing(id) && find(id)
+
+  async function act(what, change, after = again) {
+    status.className = ''
+    status.textContent = 'Waiting until every instance knows…'
+    try {
+      await after(await change())
+    } catch (error) {
+      const text = `${error.message} ${error.suggestion ?? ''}`
+      if (!status.isConnected) return warn(`${what} “${visible(name)}”: ${text}`)
+      status.className = 'fault'
+      status.textContent = text
+    }
   }
+  return { status, again, act }
 }
 
-export function keyActions({ key, user, state }, { find }) {
-  const status = el('p', { role: 'status' })
-  const url = `/admin/keys/${key.id}`
-  const again = () => find(key.id)
+export function keyActions({ key, user, state }, page) {
   if (state !== 'active') return null
+  const { status, act } = actions(key, page)
+  const url = `/admin/keys/${key.id}`
 
   const limit = el('input', {
     type: 'number',
@@ -44,7 +53,7 @@ export function keyActions({ key, user, state }, { find }) {
   )
   changeLimit.addEventListener('submit', (event) => {
     event.preventDefault()
-    act(status, () => request('PATCH', url, { rate_limit_rpm: limit.valueAsNumber }), again)
+    act('Change limit of', () => request('PATCH', url, { rate_limit_rpm: limit.valueAsNumber }))
   })
 
   const grace = el('select', {}, ...graces.map(([value, text]) => el('option', { value, textContent: text })))
@@ -54,18 +63,24 @@ export function keyActions({ key, user, state }, { find }) {
     el('label', {}, 'New key; ', grace),
     el('button', { type: 'submit', textContent: 'Rotate' }),
   )
+  let isRotating = false
   rotate.addEventListener('submit', (event) => {
     event.preventDefault()
+    // The second click of a double click would be a fault, as a key is rotated at most once.
+    if (isRotating) return
     const body = { expires_in: Number(grace.value) }
-    const run = () =>
-      act(
-        status,
+    const run = async () => {
+      isRotating = true
+      await act(
+        'Rotate',
         () => request('POST', `${url}/rotate`, body),
         async (successor) => {
-          await find(successor.id)
+          if (page.isShowing(key.id)) await page.find(successor.id)
           showOnce(successor)
         },
       )
+      isRotating = false
+    }
     if (body.expires_in > 0) return run()
     return confirm({
       title: ['Rotate “', bdi(key.name), '” of ', bdi(user.name), '?'],
@@ -80,13 +95,13 @@ export function keyActions({ key, user, state }, { find }) {
       title: ['Revoke “', bdi(key.name), '” of ', bdi(user.name), '?'],
       text: 'Every request with this key is refused from then on. This cannot be undone.',
       verb: 'Revoke',
-      run: () => act(status, () => request('DELETE', url), again),
+      run: () => act('Revoke', () => request('DELETE', url)),
     })
   return el('div', { className: 'actions' }, changeLimit, rotate, button('Revoke…', revoke, 'danger'), status)
 }
 
-export function revokeKeysAction(user, { find }) {
-  const status = el('p', { role: 'status' })
+export function revokeKeysAction(user, page) {
+  const { status, again, act } = actions(user, page)
   const revoke = () =>
     confirm({
       title: ['Revoke all keys of “', bdi(user.name), '”?'],
@@ -95,11 +110,12 @@ export function revokeKeysAction(user, { find }) {
       verb: 'Revoke all keys',
       run: () =>
         act(
-          status,
+          'Revoke all keys of',
           () => request('POST', `/admin/users/${user.id}/revoke-keys`),
           async ({ revoked }) => {
-            await find(user.id)
-            say(`${count(revoked)} ${revoked === 1 ? 'key was' : 'keys were'} revoked.`)
+            await again()
+            if (page.isShowing(user.id))
+              say(`${count(revoked)} ${revoked === 1 ? 'key was' : 'keys were'} revoked.`)
           },
         ),
     })

@@ -8,8 +8,11 @@ import { createUsageChart } from './usage.js'
 const states = { active: 'good', revoked: 'bad', expired: 'bad', owner_deleted: 'bad', deleted: 'bad' }
 const listMax = 20
 
-/** `page`: `find` looks something else up, `close` empties the panel. */
-export async function showFound(panel, found, page) {
+/**
+ * `page`: `find` looks something else up, `close` empties the panel, `isShowing` says whether it
+ * holds the key or user with this id, `warn` shows a fault outside of it.
+ */
+export async function showFound(panel, found, page, isLatest) {
   const { key, user } = found
   const parts = {
     key: () => [
@@ -36,7 +39,11 @@ export async function showFound(panel, found, page) {
     refusals: () => [entries(found.entries, page)],
   }[found.type]()
   const children = await Promise.all(parts)
+  if (!isLatest()) return
   panel.replaceChildren(heading(found, page), ...children.filter(Boolean))
+  panel.hidden = false
+  panel.focus({ preventScroll: true })
+  panel.scrollIntoView({ block: 'nearest' })
   const usage = panel.querySelector('.usage')
   if (usage) createUsageChart(usage, key.id)
 }

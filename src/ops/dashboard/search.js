@@ -12,11 +12,16 @@ export function createSearch() {
   const fault = byId('search-fault')
   const panel = byId('found')
 
+  let searches = 0
+  /** The id of the key or user in the panel; none while something else is looked up. */
+  let shownId
+  const isShowing = (id) => id === shownId
+
   const find = (text) =>
-    show(async () => {
+    show(async (isLatest) => {
       const found = await request('POST', '/admin/lookup', { query: text })
       // A whole key does not stay on the screen.
-      query.value = found.type === 'key' ? found.key.id : text
+      if (isLatest()) query.value = found.type === 'key' ? found.key.id : text
       return found
     })
 
@@ -26,21 +31,30 @@ export function createSearch() {
       return { type: 'refusals', reason, entries: data }
     })
 
+  /** Of several at once, the last one is shown. */
   async function show(look) {
+    const search = ++searches
+    const isLatest = () => search === searches
+    shownId = undefined
     fault.textContent = ''
     try {
-      await showFound(panel, await look(), { find, close })
-      panel.hidden = false
-      panel.focus({ preventScroll: true })
-      panel.scrollIntoView({ block: 'nearest' })
+      const found = await look(isLatest)
+      await showFound(panel, found, { find, close, isShowing, warn }, isLatest)
+      if (isLatest()) shownId = found[found.type]?.id
     } catch (error) {
+      if (!isLatest()) return
       close()
-      fault.textContent = `${error.message} ${error.suggestion ?? ''}`
+      warn(`${error.message} ${error.suggestion ?? ''}`)
       if (error.status === 401) location.reload()
     }
   }
 
+  function warn(text) {
+    fault.textContent = text
+  }
+
   function close() {
+    shownId = undefined
     panel.hidden = true
     panel.replaceChildren()
   }
