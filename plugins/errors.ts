@@ -5,7 +5,7 @@
  */
 import type { IncomingMessage } from 'node:http'
 import { finished } from 'node:stream/promises'
-import type { FastifyError, FastifyRequest } from 'fastify'
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import type { ErrorCode } from '../schemas/error-table.ts'
 import { ApiError, payloadTooLarge, renderEnvelope, unavailable } from './api-error.ts'
@@ -36,7 +36,7 @@ declare module 'fastify' {
   }
 }
 
-/** How long the rest of a body that is too large may take to arrive. A stop allows a little more. */
+/** How long the rest of a body that nobody reads may take to arrive. A stop allows a little more. */
 const dropMaxMs = 3000
 
 /** Fastify's codes → ours. Any other error is mapped by its status. */
@@ -78,15 +78,19 @@ export default fp<ErrorsOptions>(
           .headers(error.headers)
           .header('content-type', 'application/json; charset=utf-8')
           .send(app.renderError(error, request, request.id))
-      return error.code === 'payload_too_large' ? dropBody(request.raw).then(answer) : answer()
+      return isUnreadAtEnd(request, reply) ? dropBody(request.raw).then(answer) : answer()
     })
   },
   { name: 'errors' },
 )
 
+/** The connection ends with this response (after a 413 always), and the client may still be sending. */
+const isUnreadAtEnd = ({ raw }: FastifyRequest, reply: FastifyReply) =>
+  !raw.complete && (!reply.raw.shouldKeepAlive || reply.hasHeader('connection'))
+
 /**
- * Fastify closes the connection after a 413. If the client is still sending, that is a reset, and it
- * may lose the response. So first read the rest, if it comes in time.
+ * Closing the connection of a client that is still sending is a reset, and it may lose the response.
+ * So first read the rest, if it comes in time.
  */
 async function dropBody(body: IncomingMessage) {
   await finished(body.resume(), { signal: AbortSignal.timeout(dropMaxMs), cleanup: true }).catch(() => {})

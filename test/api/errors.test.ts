@@ -52,22 +52,26 @@ t.test('a body is bounded by its length before it is sent, and in chunks', async
 })
 
 t.test('a client that reads only after it has sent far too much gets the error, too', async (t) => {
-  const socket = connect(instance.port, '127.0.0.1')
-  t.teardown(() => void socket.destroy())
+  const authorization = `Authorization: Bearer ${token}`
   const body = padded(10_000_000)
-  const lines = ['POST /v1/keys HTTP/1.1', 'Host: x', `Authorization: Bearer ${token}`]
-  const framing = ['Content-Type: application/json', `Content-Length: ${body.length}`]
-  let answer = ''
-  const closed = new Promise((resolve) => socket.on('error', () => {}).once('close', resolve))
-  const sent = new Promise((resolve) => {
-    socket.write(`${[...lines, ...framing].join('\r\n')}\r\n\r\n${body}`, resolve)
-  })
-  t.notOk(await sent, 'all is sent')
-  socket.on('data', (data) => {
-    answer += data
-  })
-  await closed
-  t.match(answer, /^HTTP\/1\.1 413 .*"payload_too_large"/s)
+  for (const [code, ...lines] of [
+    ['payload_too_large', authorization, 'Content-Type: application/json'],
+    ['unsupported_media_type', authorization, 'Content-Type: text/plain', 'Connection: close'],
+    ['unauthorized', 'Connection: close'],
+  ] as [code: Code, ...lines: string[]][]) {
+    const socket = connect(instance.port, '127.0.0.1')
+    t.teardown(() => void socket.destroy())
+    const head = ['POST /v1/keys HTTP/1.1', 'Host: x', `Content-Length: ${body.length}`, ...lines]
+    let answer = ''
+    const closed = new Promise((resolve) => socket.on('error', () => {}).once('close', resolve))
+    const sent = new Promise((resolve) => socket.write(`${head.join('\r\n')}\r\n\r\n${body}`, resolve))
+    t.notOk(await sent, 'all is sent')
+    socket.on('data', (data) => {
+      answer += data
+    })
+    await closed
+    t.match(answer, new RegExp(`^HTTP/1\\.1 4.*"${code}"`, 's'))
+  }
 })
 
 t.test('a time in milliseconds is refused with a suggestion that says so', async (t) => {
