@@ -81,7 +81,7 @@ const unsigned = () =>
     headers: { 'www-authenticate': 'Bearer realm="latchkey ops"' },
   })
 
-/** The bytes as they arrived. What goes beyond `max` is read and dropped, so that the 413 arrives. */
+/** The bytes as they arrived. */
 function bytesOf(payload: Readable, max: number): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []
