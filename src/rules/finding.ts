@@ -23,8 +23,11 @@ export function clockFinding(about: string, serverMs: number, beforeMs: number, 
   return { about, state: 'wrong', found, advice }
 }
 
-/** Node's messages for sockets have the address, where a mistyped URL may have put a password. */
+/**
+ * Node's messages for sockets have the address, where a mistyped URL may have put a password. A word
+ * in quotes is a name of the server's.
+ */
 export const withoutAddress = (message: string): string => {
-  const code = /\b(E[A-Z_]{4,}|CONNECT_TIMEOUT)\b/.exec(message)?.[1]
+  const code = /(?<!\S)(E[A-Z_]{4,}|CONNECT_TIMEOUT)\b/.exec(message)?.[1]
   return code === undefined ? message : `cannot be reached (${code})`
 }

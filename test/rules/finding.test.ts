@@ -23,6 +23,8 @@ t.test('what a socket says of an address stays out', async (t) => {
     ['connect ECONNREFUSED secret.example:6379', 'cannot be reached (ECONNREFUSED)'],
     ['write CONNECT_TIMEOUT secret.example:5432', 'cannot be reached (CONNECT_TIMEOUT)'],
     ['getaddrinfo EMFILE secret', 'cannot be reached (EMFILE)'],
+    ['ECONNREFUSED', 'cannot be reached (ECONNREFUSED)'],
+    ['role "EDITOR" does not exist', 'role "EDITOR" does not exist'],
     ['password authentication failed', 'password authentication failed'],
     ['an EPIC failure', 'an EPIC failure'],
   ] as const)
