@@ -79,13 +79,14 @@ export function createUsageStore({ management, usage }: UsagePools): UsageStore 
           where starts_at = ${startOf(sql, minute)} and not is_done`
       }),
 
+    // A counting clock that is ahead must not end a minute early: more requests will be counted in it.
     finish: (minute, { whole, done }) =>
       usage.run(async (sql) => {
         const [row] = await sql`
           insert into usage_minutes as known (starts_at, stored, is_done)
           select starts_at, case when ${whole} then (
               select coalesce(sum(requests), 0) from key_usage u where u.starts_at = minute.starts_at
-            ) end, ${done}
+            ) end, ${done} and starts_at + interval '1 minute' <= clock_timestamp()
           from (select ${startOf(sql, minute)} as starts_at) as minute
           on conflict (starts_at) do update set
             stored = excluded.stored, is_done = excluded.is_done, claimed_until = '-infinity'

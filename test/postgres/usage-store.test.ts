@@ -15,6 +15,7 @@ const user = await makeUser()
 
 /** Midnight of today (UTC), in minutes: partitions are there for yesterday and the coming week. */
 const midnight = Math.floor(Date.now() / 86_400_000) * 1440
+const yesterday = midnight - 1440
 const at = (minute: number) => minute * 60
 const read = (
   keyId: string,
@@ -66,7 +67,7 @@ t.test('what is no key of ours is left out, and a count beyond any count is cut'
 
 t.test('finishing a minute again does not reopen it', async (t) => {
   const key = await makeKey(user.id)
-  const minute = midnight + 40
+  const minute = yesterday + 40
   await usage.claim(minute)
   await usage.store(minute, [{ keyId: key.id, count: 3 }])
   await usage.report(minute, 3)
@@ -77,7 +78,7 @@ t.test('finishing a minute again does not reopen it', async (t) => {
 })
 
 t.test('one claims a minute; another one if the first has stored nothing of it for a while', async (t) => {
-  const minute = midnight + 10
+  const minute = yesterday + 10
   t.equal(await usage.claim(minute), 'claimed')
   t.equal(await usage.claim(minute), 'taken')
   const ago = () =>
@@ -98,7 +99,7 @@ t.test('one claims a minute; another one if the first has stored nothing of it f
 
 t.test('a minute is incomplete if fewer requests are stored than were reported', async (t) => {
   const key = await makeKey(user.id)
-  const minute = midnight + 20
+  const minute = yesterday + 20
   const incomplete = async () =>
     (await read(key.id, 'minute', [minute, minute + 1], { now: minute + 2 })).incomplete
   t.strictSame(await incomplete(), [], 'nobody has counted')
@@ -154,7 +155,7 @@ t.test('what was stored of the last minute is not judged by a later limit', asyn
 
 t.test('hours and days are the sums of their minutes, before and after they are rolled up', async (t) => {
   const key = await makeKey(user.id)
-  const day = midnight - 1440
+  const day = yesterday
   const used: [minute: number, requests: number][] = [
     [day, 1],
     [day + 59, 1100],
@@ -258,7 +259,7 @@ t.test('an hour that is not over is not rolled up, however far ahead the countin
 t.test('of instances that roll up at the same time, each has an hour of its own', async (t) => {
   await sql`truncate key_usage, key_usage_hours, key_usage_days`
   const key = await makeKey(user.id)
-  const day = midnight - 1440
+  const day = yesterday
   for (const [hour, count] of [1, 2].entries()) await usage.store(day + hour * 60, [{ keyId: key.id, count }])
   const second = await whileUncommitted(
     (tx) => tx`select roll_up_usage(to_timestamp(${at(midnight)}))`,
