@@ -6,7 +6,7 @@ import postgres from 'postgres'
 import type { Test } from 'tap'
 import { type Config, readConfig } from '../src/config.ts'
 import { createOps, type OpsOptions } from '../src/ops/listener.ts'
-import { openService, type Service } from '../src/process/service.ts'
+import { type CloseOptions, openService, type Service } from '../src/process/service.ts'
 import { newId } from '../src/rules/id.ts'
 import { keyBody, type User } from '../src/stores.ts'
 import { type Described, describedBy } from './openapi/described.ts'
@@ -48,7 +48,7 @@ export interface Instance {
   /** Log lines so far, parsed. */
   log: Record<string, unknown>[]
   ask(method: string, path: string, ask?: Ask): Promise<Answer>
-  close(): Promise<void>
+  close(options?: CloseOptions): Promise<void>
 }
 
 export async function startInstance(
@@ -89,11 +89,11 @@ export async function startInstance(
   const url = `http://127.0.0.1:${port}`
 
   let closed: Promise<void> | undefined
-  const close = () => {
-    closed ??= service.close()
+  const close = (options?: CloseOptions) => {
+    closed ??= service.close(options)
     return closed
   }
-  t.teardown(close)
+  t.teardown(() => close())
   return { url, port, service, config, log, close, ask: asker(url, service.app) }
 }
 

@@ -23,6 +23,11 @@ import { announceListening, announceStop, startWorkers, workerCount } from './wo
 
 /** A stop that takes longer is aborted. */
 const closeTimeoutMs = 25_000
+/**
+ * Then what is still in flight is cut off. After the longest DRAIN_SECONDS this leaves 4 s for it,
+ * and 6 s for what must be written: usage takes up to 5 s.
+ */
+const cutOffMs = 19_000
 const parentWatchMs = 250
 const logFlushMs = 1000
 
@@ -59,7 +64,11 @@ export async function serve(config: Config): Promise<undefined> {
     opening.then(
       // No drain before it listens: no client knows of it yet.
       ({ app, close }) =>
-        close(stop.drains && app.server.listening ? config.drainSeconds * 1000 : 0, () => closeOps()),
+        close({
+          drainMs: stop.drains && app.server.listening ? config.drainSeconds * 1000 : 0,
+          cutOff: stop.cutOff,
+          closeOps: () => closeOps(),
+        }),
       () => {},
     ),
   )
@@ -80,7 +89,7 @@ export async function serve(config: Config): Promise<undefined> {
     const drain = createDrain(ops.server, responseDue)
     stop.signal.addEventListener('abort', drain.start)
     closeOps = async () => {
-      await drain.finish()
+      await drain.finish(stop.cutOff)
       await ops.close()
     }
     await listenOnAll([
@@ -114,6 +123,8 @@ export async function serve(config: Config): Promise<undefined> {
 interface Stop {
   /** Aborted when the stop begins. */
   signal: AbortSignal
+  /** Aborted when no request may take longer. */
+  cutOff: AbortSignal
   /** Whether a load balancer needs time to notice. */
   drains: boolean
 }
@@ -121,11 +132,13 @@ interface Stop {
 /** At a signal or an unexpected error: calls `close`, and then ends the process. */
 function stopOnSignal(log: Log, close: () => Promise<void>): Stop {
   const stopping = new AbortController()
-  const stop: Stop = { signal: stopping.signal, drains: false }
+  const cuttingOff = new AbortController()
+  const stop: Stop = { signal: stopping.signal, cutOff: cuttingOff.signal, drains: false }
   closeWithGrace({ delay: closeTimeoutMs, logger: false }, async ({ err, signal }) => {
     // Ctrl-C comes from a person, not a load balancer.
     stop.drains = signal === 'SIGTERM'
     stopping.abort()
+    setTimeout(() => cuttingOff.abort(), cutOffMs).unref()
     announceStop()
     if (err) log.fatal({ err }, 'unexpected error: stopping')
     else log.info({ signal }, 'stopping')

@@ -11,9 +11,9 @@ export interface Drain {
   start(): void
   /**
    * Closes the listener. Resolves when every connection has ended: answered, idle, or too slow to
-   * send a whole request or to read a response.
+   * send a whole request or to read a response. `cutOff` ends all that are left.
    */
-  finish(): Promise<void>
+  finish(cutOff?: AbortSignal): Promise<void>
 }
 
 const checkEveryMs = 20
@@ -84,7 +84,7 @@ export function createDrain(
     return readAtRest > 0 || performance.now() - openedAtMs > firstBytesMs
   }
 
-  function endSome(finishingSinceMs: number) {
+  function endSome(finishingSinceMs: number, isTimeUp = false) {
     const nowMs = performance.now()
     const isLate = (sinceMs: number) => nowMs - sinceMs > transferMaxMs
     for (const [connection, state] of connections) {
@@ -92,7 +92,7 @@ export function createDrain(
       // Pipelined requests wait for a response that is stuck, so the last one due says nothing.
       state.unreadSinceMs = connection.writableLength > 0 ? (state.unreadSinceMs ?? nowMs) : null
       const isStuck = state.unreadSinceMs !== null && isLate(state.unreadSinceMs)
-      if (isIdle(connection, state) || (isArriving && isLate(finishingSinceMs)) || isStuck)
+      if (isTimeUp || isIdle(connection, state) || (isArriving && isLate(finishingSinceMs)) || isStuck)
         connection.destroy()
     }
   }
@@ -107,10 +107,10 @@ export function createDrain(
         response.setHeader('connection', 'close')
       })
     },
-    async finish() {
+    async finish(cutOff) {
       await justAccepted()
       const startMs = performance.now()
-      const check = () => endSome(startMs)
+      const check = () => endSome(startMs, cutOff?.aborted)
       const checking = setInterval(check, checkEveryMs)
       return new Promise((resolve) => {
         // Close the listener only: an HTTP server's own close would end connections it considers

@@ -104,9 +104,9 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
     },
     async close() {
       maintenance.stop()
-      await guard.close()
-      await collector.close()
-      await heartbeat.close()
+      await guard.drained()
+      // At once: a use of a key whose row is locked waits for seconds.
+      await Promise.all([guard.lastUsed.close().catch(() => {}), collector.close(), heartbeat.close()])
       await stores.close()
     },
   }
@@ -162,11 +162,10 @@ function createRequestGuard(config: Config, { stores, metrics, log }: Shared, pa
       await refusals.record(refusal)
       metrics.refused(refusal.reason)
     },
-    async close() {
+    async drained() {
       await gate.drained()
       await refusals.drained()
       await rehashes.drained()
-      await lastUsed.close().catch(() => {})
     },
   }
 }

@@ -16,10 +16,17 @@ export interface Service extends Omit<Guarding, 'verify' | 'hit' | 'record' | 'c
   onError: ErrorLog
   /**
    * Answers what is in flight, writes what is queued, and disconnects from the servers. Before that
-   * it accepts requests for another `drainMs`, and each response ends its connection. `closeOps`
-   * runs once the public listener has closed: until then the probes say that it is draining.
+   * it accepts requests for another `drainMs`, and each response ends its connection.
    */
-  close(drainMs?: number, closeOps?: () => Promise<void>): Promise<void>
+  close(options?: CloseOptions): Promise<void>
+}
+
+export interface CloseOptions {
+  drainMs?: number
+  /** Ends what is still in flight. */
+  cutOff?: AbortSignal
+  /** Runs once the public listener has closed: until then the probes say that it is draining. */
+  closeOps?: () => Promise<void>
 }
 
 const loggedPathMax = 200
@@ -62,10 +69,10 @@ export async function openService(config: Config, log: Log, options: GuardingOpt
     ...guarding,
     app,
     onError,
-    async close(drainMs = 0, closeOps) {
+    async close({ drainMs = 0, cutOff, closeOps } = {}) {
       drain.start()
       if (drainMs > 0) await sleep(drainMs)
-      await drain.finish()
+      await drain.finish(cutOff)
       await app.close()
       await closeOps?.()
       await guarding.close()

@@ -185,6 +185,19 @@ t.test('finish gives a client 4 s to read its response', async (t) => {
   t.ok(slow[0]!.req.socket.destroyed)
 })
 
+t.test('finish cuts off what is in flight when it is told to', async (t) => {
+  const { drain, slow, open, openUsed } = await startServer(t)
+  const [underWay, half, idle] = [await open(get('/slow')), await open(halfBody), await openUsed()]
+  const cutOff = new AbortController()
+  const finished = drain.finish(cutOff.signal)
+  await until('the connections have been checked', () => idle.closed)
+  t.notOk(slow[0]!.req.socket.destroyed)
+  cutOff.abort()
+  await finished
+  await until('both are closed', () => underWay.closed && half.closed)
+  t.equal(underWay.received, '')
+})
+
 t.test('without connections finish resolves', async (t) => {
   const { drain } = await startServer(t)
   await drain.finish()

@@ -158,6 +158,35 @@ t.test('an operator gets the answer to a change in flight, and the dashboard its
   t.equal((await service.ended).code, 0)
 })
 
+t.test('a request that is cut off does not keep usage and last uses from being written', async (t) => {
+  await sql`update api_keys set last_used_at = null`
+  const instance = await startInstance(t, services)
+  const reported = async () =>
+    Number((await sql`select coalesce(sum(reported), 0) as sum from usage_minutes`)[0]!.sum)
+  const before = await reported()
+  const { id } = instance.service.instance()
+  const cutOff = new AbortController()
+  let closed: Promise<void> | undefined
+  await sql.begin(async (tx) => {
+    await tx`select from api_keys where id = ${caller.id} for update`
+    const asked = { token: caller.token, json: { rate_limit_rpm: 99 } }
+    const isCutOff = t.rejects(instance.ask('PATCH', `/v1/keys/${caller.id}`, asked))
+    await lockWaitOf(sql, '%change_key%')
+    closed = instance.close({ cutOff: cutOff.signal })
+    cutOff.abort()
+    await isCutOff
+    // Although the use of the locked key cannot be written yet.
+    await until(
+      'its row is gone',
+      async () => (await sql`select from instances where id = ${id}`).length === 0,
+    )
+    await until('its use is reported', async () => (await reported()) === before + 1)
+  })
+  await closed
+  const [row] = await sql`select last_used_at is not null as is_used from api_keys where id = ${caller.id}`
+  t.equal(row!.is_used, true)
+})
+
 /** As `npm start` starts it: below a shell, and in a process group of their own. */
 async function startBelowShell(t: Test, env: Env) {
   const shell = spawn('/bin/sh', ['-c', '"$0" "$1" serve & wait', process.execPath, await builtCli()], {

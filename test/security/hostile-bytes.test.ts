@@ -294,7 +294,7 @@ t.test('while the service stops, what comes behind the last response never runs'
   const trap = await traps.set()
   const wire = open(t)
   t.equal((await wire.ask(verify(token))).status, 200)
-  const closed = instance.service.close(300)
+  const closed = instance.service.close({ drainMs: 300 })
   void wire.write(goodCreation(token, 'the last') + trap.bytes)
   const answers = await wire.ended()
   t.same(statusesOf(answers), [201])
