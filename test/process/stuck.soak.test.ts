@@ -4,11 +4,14 @@ import t from 'tap'
 import { makeCaller, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
 import { ask } from './ask.ts'
-import { heldAtStart, lockWaitOf } from './held-at-start.ts'
+import { lockWaitOf } from './held-at-start.ts'
 import { externalEnv, serveLatchkey } from './latchkey.ts'
 
 t.test('a stop that gets stuck is ended after 25 seconds, and not with 0', async (t) => {
-  const { service } = await heldAtStart(t)
+  const services = await useServices(t)
+  const stuck = `import { Server } from 'node:http'; Server.prototype.close = function () { return this }`
+  const preloaded = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(stuck)}` }
+  const service = await serveLatchkey(t, { ...externalEnv(services), ...preloaded })
   const startMs = performance.now()
   service.kill('SIGTERM')
   const { code } = await service.ended
