@@ -190,6 +190,38 @@ test('a limit is changed, a key rotated and revoked, and the next request sees i
   t.strictSame(page.problems, [])
 })
 
+test('a new key is shown first of all, can be copied, and is not lost by accident', async (t, browser) => {
+  const page = await browser.open(url)
+  // As over plain http from another machine.
+  await page.addInitScript('delete Navigator.prototype.clipboard')
+  await page.reload()
+  const { id } = await aKey()
+  const found = await find(page, id)
+  await found.getByLabel('New key').selectOption('3600')
+  // The instance goes away after it.
+  await page.route('**/admin/lookup', () => {})
+  await found.getByText('Rotate', { exact: true }).dblclick()
+  const key = page.getByLabel('The new key', { exact: true })
+  const successor = await key.inputValue()
+  const asked: string[] = []
+  page.once('dialog', (question) => {
+    asked.push(question.type())
+    return question.dismiss()
+  })
+  await page.evaluate('location.reload()')
+  await until('the browser asks first', () => asked.length > 0)
+  await page.getByRole('dialog').getByRole('button', { name: 'Copy' }).click()
+  await page.getByRole('dialog').getByText('Copied').waitFor()
+  await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click()
+  await until('the focus is where to go on', async () => {
+    return (await page.evaluate('document.activeElement.id')) === 'found'
+  })
+  await page.getByLabel('Find a key').fill('')
+  await page.keyboard.press('Control+V')
+  t.equal(await page.getByLabel('Find a key').inputValue(), successor)
+  t.strictSame([asked, page.problems], [['beforeunload'], []])
+})
+
 test('a name can neither reorder a question nor break the layout', async (t, browser) => {
   const page = await browser.open(url, { viewport: { width: 360, height: 740 } })
   const { id } = await aKey(5, `a\u202egnp.exe${'x'.repeat(240)}`)

@@ -1,6 +1,6 @@
 /** What an operator does in an incident. Each change says what it did, and shows the new state. */
 import { request } from './api.js'
-import { bdi, button, el } from './dom.js'
+import { bdi, button, byId, el } from './dom.js'
 import { count, visible } from './format.js'
 
 const rateLimitMax = 1_000_000_000
@@ -75,8 +75,8 @@ export function keyActions({ key, user, state }, page) {
         'Rotate',
         () => request('POST', `${url}/rotate`, body),
         async (successor) => {
-          if (page.isShowing(key.id)) await page.find(successor.id)
           showOnce(successor)
+          if (page.isShowing(key.id)) await page.find(successor.id)
         },
       )
       isRotating = false
@@ -161,10 +161,10 @@ function confirm({ title, text, typed, verb, run }) {
 /** The only time that anybody sees a new key. */
 function showOnce({ name, plain_key }) {
   const key = el('input', { value: plain_key, readOnly: true, className: 'key', 'aria-label': 'The new key' })
-  const copy = button('Copy', async () => {
+  const copy = button('Copy', () => {
     key.select()
-    await navigator.clipboard.writeText(plain_key)
-    copy.textContent = 'Copied'
+    // `navigator.clipboard` exists only over https and on this machine.
+    copy.textContent = document.execCommand('copy') ? 'Copied' : 'Not copied'
   })
   const dialog = openDialog(
     el(
@@ -178,7 +178,14 @@ function showOnce({ name, plain_key }) {
   )
   // Escape closes nothing. In Chromium a second Escape skips `cancel`; `closedBy` is not everywhere yet.
   dialog.closedBy = 'none'
-  dialog.addEventListener('cancel', (event) => event.preventDefault())
+  const stay = (event) => event.preventDefault()
+  dialog.addEventListener('cancel', stay)
+  addEventListener('beforeunload', stay)
+  dialog.addEventListener('close', () => {
+    removeEventListener('beforeunload', stay)
+    // The button that had the focus may have gone.
+    byId('found').focus({ preventScroll: true })
+  })
 }
 
 function say(text) {
