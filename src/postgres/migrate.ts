@@ -128,7 +128,7 @@ async function refuseSecond(sql: Query, schema: string) {
     select name, quote_ident(name) as in_use, quote_ident(${schema}) as empty
     from unnest(current_schemas(false)) with ordinality as path (name, place)
     join pg_attribute on attrelid = to_regclass(quote_ident(name) || '.schema_version') and attname = 'md5'
-    where to_regclass(quote_ident(name) || '.api_keys') is not null
+    where name <> ${schema} and to_regclass(quote_ident(name) || '.api_keys') is not null
     order by place limit 1`
   if (existing === undefined) return
   const [inUse, empty] = [existing.in_use, existing.empty].map(encodeURIComponent)

@@ -1,5 +1,7 @@
 // Migrations on real databases: once each, completely or not at all, by any number of instances at
 // once.
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer } from 'node:net'
 import t, { type Test } from 'tap'
 import { compareSchema, migrate } from '../../src/postgres/migrate.ts'
 import { dropAuditPartitions, ensurePartitions } from '../../src/postgres/partitions.ts'
@@ -76,6 +78,33 @@ t.test('instances that start together on an empty database migrate it once', asy
     await sql`update schema_version set md5 = 'another' where version = 4`
     await t.rejects(migrate(url), { message: /migration 4 \(create-key\) was changed/ })
   })
+})
+
+t.test('an instance that looks while another one commits the first migration starts, too', async (t) => {
+  const { url, sql } = await empty(t)
+  await migrate(url)
+  await sql`alter table schema_version rename to not_yet`
+  let questions = 0
+  const server = createServer((client) => {
+    const { hostname, port } = new URL(url)
+    const upstream = connect(Number(port), hostname)
+    upstream.pipe(client).on('close', () => upstream.destroy())
+    client.on('data', async (piece) => {
+      client.pause()
+      // It has seen no migration, and asks for an installation further back.
+      if (piece.includes('current_schemas(') && questions++ === 0)
+        await sql`alter table not_yet rename to schema_version`
+      upstream.write(piece)
+      client.resume()
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const { port } = server.address() as AddressInfo
+  const late = Object.assign(new URL(url), { host: `127.0.0.1:${port}` }).href
+  t.strictSame(await migrate(late, { timeoutMs: 30_000 }), [])
+  t.equal(questions, 1)
 })
 
 t.test('while another instance migrates one waits, until it is stopped', async (t) => {
