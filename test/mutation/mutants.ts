@@ -76,7 +76,10 @@ function mutate(node: ts.Node, replace: (node: ts.Node, replacement: string) => 
     replace(node, node.operand.getText() + (node.operator === Kind.PlusPlusToken ? '--' : '++'))
   if (node.kind === Kind.TrueKeyword) replace(node, 'false')
   if (node.kind === Kind.FalseKeyword) replace(node, 'true')
-  if (ts.isNumericLiteral(node)) replace(node, `(${node.getText()} + 1)`)
+  if (ts.isNumericLiteral(node)) {
+    const isName = ts.isPropertyAssignment(node.parent) && node.parent.name === node
+    replace(node, isName ? `[${node.getText()} + 1]` : `(${node.getText()} + 1)`)
+  }
   if (ts.isCallExpression(node)) {
     const other = otherCall.get(node.expression.getText())
     if (other !== undefined) replace(node.expression, other)

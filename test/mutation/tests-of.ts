@@ -2,7 +2,10 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { basename, dirname, join, relative } from 'node:path'
 
-const testFolders = ['test/rules', 'test/guard', 'test/redis', 'test/plugins', 'test/process', 'test/memory']
+const testFolders = [
+  ...['test/rules', 'test/guard', 'test/redis', 'test/plugins', 'test/process', 'test/memory'],
+  ...['test/ops', 'test/postgres', 'test/usage', 'test/http', 'test/wiring'],
+]
 /** What a test imports that has servers. */
 const servers = /^test\/(services\/index|instance)[.]ts$/
 /** Where there are no better ones. */
