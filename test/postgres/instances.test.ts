@@ -7,7 +7,7 @@ import { openStores } from './open-stores.ts'
 const { sql, url } = await openStores(t)
 const pool = createPool({ url, purpose: 'test', max: 1, timeoutMs: 30_000 })
 t.teardown(() => pool.close())
-const { fences, report, remove } = createInstanceStore(
+const { fences, report, list, remove } = createInstanceStore(
   { instances: pool, management: pool },
   { outageTtlMs: 60_000 },
 )
@@ -41,4 +41,16 @@ t.test('a silent instance is waited for until it can use no old copy, by any clo
   }
   t.equal(await silentFor(63), false)
   t.equal(await silentFor(63.4), true)
+})
+
+t.test('the list has what each instance reported last, and when it started', async (t) => {
+  const started = { ...instance, id: 'ins_2', uptimeS: 3600, traffic: { refused: 1 } }
+  const later = { ...started, uptimeS: 3601, counting: 'local', postgres: 'down', traffic: { refused: 2 } }
+  for (const one of [started, later]) await report(one as never, 0)
+  const [found] = (await list()).filter(({ id }) => id === 'ins_2')
+  const { startedAt, seenAt, silentS, ...rest } = found!
+  const { uptimeS: _, ...reported } = later
+  t.strictSame(rest, reported)
+  t.ok(Math.abs(seenAt - startedAt - 3600) < 60)
+  t.ok(silentS >= 0 && silentS < 60)
 })
