@@ -1,7 +1,8 @@
 // Changes of keys in Postgres: each with its audit entry or not at all, decided by what holds at
 // the commit, and published.
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { createPool } from '../../src/postgres/pool.ts'
+import { createPool, type Pool } from '../../src/postgres/pool.ts'
 import { newId } from '../../src/rules/id.ts'
 import { Unavailable } from '../../src/stores.ts'
 import { until } from '../process/until.ts'
@@ -293,4 +294,41 @@ t.test('a change whose answer arrives after the deadline is published', async (t
   t.match(await keys.revoke(id, userId, actor()).catch((error) => error), { statusCode: 503 })
   await until('the change is published', () => published.length > 0)
   t.strictSame(published, [{ keyId: id, version: 2 }])
+})
+
+t.test('a change waits in the lane of its operator, or of the user whose key it is', async (t) => {
+  const lanes: (string | undefined)[] = []
+  const pool = { change: async (_work, lane) => void lanes.push(lane) } as Partial<Pool> as Pool
+  const { keys } = storesOn(pool)
+  for (const by of [actor(), actor('apk_1')]) {
+    await keys.create(newKeyOf('usr_1').key, by)
+    await keys.change('apk_1', 'usr_1', { name: 'x' }, by)
+    await keys.rotate('apk_1', 'usr_1', { successor: newKeyOf('').key, graceS: 0 }, by)
+    await keys.revoke('apk_1', 'usr_1', by)
+  }
+  t.strictSame(lanes, [...Array(4).fill('operator:ada'), ...Array(4).fill('usr_1')])
+})
+
+t.test('a change that is not confirmed after its request timed out ends no process', async (t) => {
+  const { id, userId } = await makeKey((await makeUser()).id)
+  let fail = (_error: Error) => {}
+  const publishing = new Promise<void>((_, reject) => {
+    fail = reject
+  })
+  const pool = {
+    async change(work: (sql: never) => Promise<unknown>) {
+      await stores.pool.change(work as never)
+      throw new Unavailable('late')
+    },
+  } as unknown as Pool
+  const { keys, published } = storesOn(pool, { publishing })
+  await t.rejects(keys.revoke(id, userId, actor()), new Unavailable('late'))
+  t.strictSame(published, [{ keyId: id, version: 2 }])
+  const unhandled: unknown[] = []
+  const note = (reason: unknown) => unhandled.push(reason)
+  process.on('unhandledRejection', note)
+  t.teardown(() => process.off('unhandledRejection', note))
+  fail(new Error('not confirmed'))
+  for (let turn = 0; turn < 3; turn++) await nextTurn()
+  t.strictSame(unhandled, [])
 })

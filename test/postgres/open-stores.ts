@@ -28,6 +28,7 @@ export async function openStores(t: Test) {
   const { keys, users } = stores
   return {
     ...stores,
+    pool,
     url,
     sql,
     audit: createAuditLog({ audit: pool, operator: pool }),
