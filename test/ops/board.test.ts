@@ -289,3 +289,38 @@ t.test('the scans of the two minutes follow each other', async (t) => {
     { minute: 99, scanned: 0 },
   ])
 })
+
+t.test('of the busiest keys 100 are shown in each order, and those as busy by their ids', async (t) => {
+  const { read, count } = openBoard()
+  const ids = Array.from({ length: 150 }, (_, i) => `apk_busy${100 + ((i * 7) % 150)}`)
+  for (const id of ids) count(id, 20)
+  const expected = ids.sort().slice(0, 100)
+  for (const by of ['used', 'share'] as const) {
+    const { keys } = await read('current', by)
+    const shown = keys.map(({ id }) => id)
+    if (by === 'used') t.strictSame(shown, expected)
+    else t.strictSame(shown, ['apk_1', 'apk_2', ...expected].slice(0, 100))
+  }
+})
+
+t.test('between two scans the counts that are shown rise all the same', async (t) => {
+  const { read, count, hold } = openBoard()
+  t.strictSame(used(await read('current')), ['apk_2 9', 'apk_1 7'])
+  hold()
+  count('apk_1', 3)
+  clock.tick(1000)
+  const later = read('current')
+  await nextTurn()
+  clock.tick(500)
+  t.strictSame(used(await later), ['apk_1 10', 'apk_2 9'])
+})
+
+t.test('a minute that is over has its names a second after Postgres is back', async (t) => {
+  const { read, setDown, setMinute } = openBoard()
+  setMinute(101)
+  setDown(true)
+  t.match(await read('last'), { complete: true, named: false })
+  setDown(false)
+  clock.tick(1000)
+  t.match(await read('last'), { complete: true, named: true })
+})
