@@ -22,6 +22,8 @@ const stuck: [table: string, method: string, path: string, json: unknown, free: 
   ['api_keys', 'DELETE', `keys/${id}`, undefined, 'users'],
   ['api_keys', 'POST', 'lookup', { query: token }, 'users'],
   ['audit_log', 'GET', 'audit', undefined, 'users'],
+  ['instances', 'GET', 'instances', undefined, 'users'],
+  ['key_usage', 'GET', `keys/${id}/usage`, undefined, 'users'],
   ['users', 'DELETE', `users/${userId}`, undefined, 'audit'],
 ]
 

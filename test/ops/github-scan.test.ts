@@ -306,6 +306,7 @@ t.test('an address has 60 refusals a minute, which lock out neither GitHub nor o
   const refused = await ask('POST', path, { json: [] })
   expectError(t, refused, 'rate_limit_exceeded')
   t.equal(refused.headers.get('retry-after'), '40')
+  t.match(refused.body.error.suggestion, /the right signature\.$/)
   t.strictSame([...(await entriesOf(refused))], [])
   t.equal((await ask('POST', path, { body: '[]', headers: signedBy(current, '[]') })).status, 200)
   t.equal((await ask('GET', '/admin/users', { token: ada })).status, 200)

@@ -77,6 +77,7 @@ t.test('wrong tokens are recorded and share the budget of refusals', async (t) =
   const session = await sessionOf(ada)
   const wrong = await logIn('a-guess-at-a-token')
   expectError(t, wrong, 'operator_unauthorized', 'token')
+  t.match(wrong.body.error.suggestion, 'OPS_TOKEN, without its name')
   t.equal(wrong.headers.get('set-cookie'), null)
   const [entry] = await entriesOf(wrong)
   t.match(entry, {

@@ -55,6 +55,8 @@ t.test('each token identifies its operator', async (t) => {
   t.same((await ask('/admin', bearer(ada.token))).body, { operator: 'ada' })
   t.same((await ask('POST /admin', bearer(bob.token))).body, { operator: 'bob' })
   t.same((await ask('/admin', bearer(ada.token), 'Host: ops.example')).body, { operator: 'ada' })
+  const byUser = await ask('POST /admin', bearer(ada.token), 'Sec-Fetch-Site: none')
+  t.same(byUser.body, { operator: 'ada' }, 'a browser whose user asked, and no page')
 })
 
 t.test('with tokens every other credential is refused alike, even from this machine', async (t) => {
@@ -96,7 +98,9 @@ t.test('the metrics are open unless METRICS_TOKEN is set, and then need exactly 
   const closed = await listening(t, { tokens: [ada], metricsToken })
   t.same((await closed('/metrics', bearer(metricsToken))).body, { operator: null })
   for (const headers of [[], [bearer(`${metricsToken}x`)], [bearer(ada.token)]]) {
-    expectRefused(t, await closed('/metrics', ...headers), headers.join())
+    const refused = await closed('/metrics', ...headers)
+    expectRefused(t, refused, headers.join())
+    t.match(refused.body.error.suggestion, 'METRICS_TOKEN')
   }
 })
 
