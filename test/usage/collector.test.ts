@@ -1,5 +1,7 @@
 // What is stored of each minute: every request once, whatever the instances, restarts and repeated
 // passes; and where requests are missing, the minute is marked.
+import { syncBuiltinESMExports } from 'node:module'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import FakeTimers from '@sinonjs/fake-timers'
 import t from 'tap'
 import { createMemoryCounter } from '../../src/memory/counter.ts'
@@ -215,8 +217,13 @@ t.test('counts are stored some thousands at a time, each once', async (t) => {
       )
     return { complete: true, scanned: ids.length, mode: 'shared', fault: null }
   }
-  const store = async (_minute: number, counts: KeyCount[]) =>
-    void stored.push(counts.map(({ keyId }) => keyId))
+  let storing = 0
+  const store = async (_minute: number, counts: KeyCount[]) => {
+    t.equal(storing++, 0, 'one statement at a time')
+    stored.push(counts.map(({ keyId }) => keyId))
+    await nextTurn()
+    storing--
+  }
   await collectorOn(() => 1001 * 60_000 + 3000, { store }, { scan }).tick()
   t.strictSame(
     stored.map(({ length }) => length),
@@ -509,4 +516,25 @@ t.test('every two seconds it looks for what is due, until it is closed', async (
   const atEnd = looks
   clock.tick(10_000)
   t.equal(looks, atEnd)
+})
+
+t.test('a stop waits no longer than 5 s for servers that do not answer', async (t) => {
+  const clock = FakeTimers.install({ toFake: ['setTimeout', 'clearTimeout'] })
+  // `node:timers/promises` too.
+  syncBuiltinESMExports()
+  t.teardown(() => {
+    clock.uninstall()
+    syncBuiltinESMExports()
+  })
+  const scan: Counter['scan'] = () => new Promise(() => {})
+  const collector = collectorOn(() => 1001 * 60_000 + 3000, { claim: async () => 'taken' }, { scan })
+  await collector.tick()
+  let isClosed = false
+  void collector.close().then(() => {
+    isClosed = true
+  })
+  await clock.tickAsync(4999)
+  t.equal(isClosed, false)
+  await clock.tickAsync(1)
+  t.equal(isClosed, true)
 })
