@@ -143,6 +143,27 @@ t.test("Fastify's own errors are sent in the same way", async (t) => {
   t.strictSame(await sent('application/json', ''), [400, 'invalid_json'])
 })
 
+t.test('an error of another plugin gets the code of its status', async (t) => {
+  const { app } = otherApp(t)
+  let statusCode = 0
+  app.get('/', async () => {
+    throw Object.assign(new Error(secret), { statusCode })
+  })
+  for (const [status, code] of [
+    [400, 'bad_request'],
+    [408, 'request_timeout'],
+    [413, 'payload_too_large'],
+    [415, 'unsupported_media_type'],
+    [431, 'headers_too_large'],
+    [418, 'internal_error'],
+  ] as const) {
+    statusCode = status
+    const answer = await app.inject('/')
+    t.strictSame([answer.statusCode, envelopeOf(answer.body).code], [errorTable[code].status, code])
+    t.notMatch(answer.body, secret)
+  }
+})
+
 t.test('a 413 says how much the route takes', async (t) => {
   const { app } = otherApp(t)
   const sizes = { '20 bytes': 20, '3 KiB': 3072, '3 MiB': 3 * 2 ** 20 }

@@ -192,6 +192,7 @@ t.test('a route that refuses its caller after all removes the rate headers', asy
   app.register(rateLimit, { hit: counting(1) })
   app.register(async (scope) => {
     scope.get('/', async (request, reply) => {
+      reply.header('retry-after', 9)
       throw await app.unauthorized({ ok: false, reason: 'owner_deleted' }, request, reply)
     })
   })
