@@ -119,11 +119,13 @@ t.test('each change leaves one audit entry, and what changes nothing leaves none
     user_id: user.id,
     actor: `key:${caller.id}`,
     ip: '192.0.2.1',
+    user_agent: 'test',
   }
   const [created, changed, cleared, revoked, none] = await Promise.all(
     [creating, changing, clearing, revoking, idle].map((one) => audit.find(one!.requestId)),
   )
-  t.match(created, [{ ...expected, event: 'key.created', details: { name: 'audited' } }])
+  t.match(created, [{ ...expected, event: 'key.created' }])
+  t.strictSame(created![0]!.details, { name: 'audited', rate_limit_rpm: 1000, expires_at: null })
   t.match(changed, [{ ...expected, event: 'key.updated', details: { rate_limit_rpm: 5 } }])
   t.strictSame(changed![0]!.details, { rate_limit_rpm: 5 })
   t.strictSame(cleared![0]!.details, { expires_at: null })
