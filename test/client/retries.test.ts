@@ -64,6 +64,25 @@ t.test('a 429 is repeated after Retry-After and at most a second more, whatever 
   t.ok(third - second >= 7000 && third - second <= 8000, `${third - second} ms`)
 })
 
+t.test('a Retry-After of a whole minute is waited for', async (t) => {
+  const { client, clock, sentAtMs, outcome } = clientThatGets([limited('60'), ok])
+  t.same(await outcome(client.keys.get('apk_1')), key)
+  clock.uninstall()
+  t.ok(sentAtMs[1]! - sentAtMs[0]! >= 60_000)
+})
+
+t.test('without a Retry-After, the least wait doubles each time', async (t) => {
+  const { client, clock, sentAtMs, outcome } = clientThatGets([...Array(3).fill(new TypeError('x')), ok], {
+    retries: 3,
+  })
+  t.same(await outcome(client.keys.get('apk_1')), key)
+  clock.uninstall()
+  for (const [i, leastMs] of [200, 400, 800].entries()) {
+    const waitedMs = sentAtMs[i + 1]! - sentAtMs[i]!
+    t.ok(waitedMs >= leastMs && waitedMs <= 2 * leastMs, `${waitedMs} ms`)
+  }
+})
+
 t.test('a Retry-After of a proxy may be a date', async (t) => {
   // By the clock of the test, which begins at 0.
   const retryAfter = new Date(20_000).toUTCString()
@@ -86,7 +105,8 @@ t.test('clients that wait for the same moment do not come back together', async 
 })
 
 t.test('what may have been done is not done again', async (t) => {
-  for (const reply of [unavailable, new TypeError('fetch failed'), { status: 502, body: '<html>' }]) {
+  const fromProxy = (status: number) => ({ status, body: '<html>' })
+  for (const reply of [unavailable, new TypeError('fetch failed'), fromProxy(502), fromProxy(504)]) {
     for (const [name, count] of [
       ['create', 1],
       ['rotate', 1],
@@ -161,6 +181,15 @@ t.test('the caller can end a wait, and an attempt has a time limit', async (t) =
   // A timer of AbortSignal alone does not keep a process alive.
   const alive = setInterval(() => {}, 1000)
   await t.rejects(createClient(options).verify(), { code: 'timeout', status: 0 })
+  const ending = new AbortController()
+  const patient = createClient({ ...options, timeoutMs: 60_000 }).verify({ signal: ending.signal })
+  ending.abort(new Error('enough'))
+  await t.rejects(patient, { message: 'enough' }, 'also during an attempt')
+  let attempts = 0
+  const slowOnce = (url: string, init: RequestInit) =>
+    attempts++ === 0 ? hanging(url, init) : Promise.resolve(Response.json({ ...key, key_id: 'apk_1' }))
+  await createClient({ ...options, fetch: slowOnce, retries: 1 }).verify()
+  t.equal(attempts, 2, 'a read that timed out is repeated')
   clearInterval(alive)
 })
 
