@@ -6,7 +6,7 @@ import t, { type Test } from 'tap'
 import type { Sent } from '../../src/http/routes/actor.ts'
 import latchkey from '../../src/package/fastify.ts'
 import { createGuard, type Guard, type Refused } from '../../src/package/guard.ts'
-import type { LatchkeyOptions } from '../../src/package/options.ts'
+import { configOf, type LatchkeyOptions } from '../../src/package/options.ts'
 import { hashSecret, makeCaller, startInstance } from '../instance.ts'
 import { envelopeOf } from '../plugins/other-app.ts'
 import { startTcpProxy, useServices } from '../services/index.ts'
@@ -267,4 +267,24 @@ t.test('a bad option is named and its value not shown', async (t) => {
     t.notMatch(failed?.message, bad)
     await app.close()
   }
+})
+
+t.test('every option has the effect of its own variable', async (t) => {
+  const numbers = {
+    keyCacheSeconds: 7,
+    outageCacheSeconds: 8,
+    refusalsPerAddressRpm: 9,
+    auditRetentionDays: 10,
+    usageRetentionDays: 11,
+  }
+  const texts = {
+    hashSecret,
+    hashSecretPrevious: 'previous'.repeat(4),
+    baseUrl: 'https://keys.example',
+    acceptNewHashSecret: true,
+  }
+  const config = configOf({ databaseUrl: 'postgres://db/x', keyPrefix: 'acme', ...numbers, ...texts })
+  t.match(config, { databaseUrl: 'postgres://db/x', tokenPrefix: 'acme', redis: null, ...numbers, ...texts })
+  const { acceptNewHashSecret } = configOf({ ...options, acceptNewHashSecret: false })
+  t.equal(acceptNewHashSecret, false)
 })
