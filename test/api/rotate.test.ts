@@ -79,7 +79,7 @@ t.test('a key rotates itself', async (t) => {
 t.test(
   'of rotations at once on two instances one succeeds, and the others learn its successor',
   async (t) => {
-    for (const json of [{}, { expires_in: 60 }]) {
+    for (const json of [{}, { expires_in: 31_536_000 }]) {
       const { id } = await make()
       const answers = await Promise.all(
         Array.from({ length: 8 }, (_, n) => rotate(id, { json }, n % 2 ? instance : other)),
