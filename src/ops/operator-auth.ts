@@ -5,7 +5,8 @@
  * route that says nothing is protected.
  *
  * Every refusal is recorded before the 401 is sent. Someone who guesses tokens gets few guesses a
- * minute: after that, no token helps, so a right guess shows nothing.
+ * minute: after that, no token helps, so a right guess shows nothing. What other sites' pages send has
+ * a budget of its own, or any page that an operator visits could keep the operator out.
  *
  * Runs in onRequest, for unknown routes too, so that nobody without a token learns which routes
  * exist.
@@ -18,7 +19,7 @@ import fp from 'fastify-plugin'
 import { ApiError, unavailable } from '../../plugins/api-error.ts'
 import type { LoginBody } from '../../schemas/login.ts'
 import type { OperatorRefusalReason } from '../../schemas/refusal.ts'
-import { createRefusalBudget } from '../guard/refusal-budget.ts'
+import { createRefusalBudget, type RefusalBudget } from '../guard/refusal-budget.ts'
 import type { OperatorToken, Sessions } from './sessions.ts'
 
 export interface OperatorAuthOptions {
@@ -59,7 +60,9 @@ export default fp<OperatorAuthOptions>(
   async (app, { tokens, sessions, metricsToken, record, now = Date.now }) => {
     const operatorOf = tokenReader(tokens)
     const scraperOf = tokenReader(metricsToken === null ? [] : [{ name: 'metrics', token: metricsToken }])
-    const budget = createRefusalBudget({ perMinute: refusalsPerAddressRpm, now })
+    const [guesses, foreignPages] = [1, 2].map(() =>
+      createRefusalBudget({ perMinute: refusalsPerAddressRpm, now }),
+    ) as [RefusalBudget, RefusalBudget]
     const isBoundToLoopback = () => isLoopback((app.server.address() as AddressInfo | null)?.address ?? '')
 
     app.decorateRequest('operator', null)
@@ -71,8 +74,10 @@ export default fp<OperatorAuthOptions>(
         request.operator = sessions.ownerOf(request.headers.cookie)
         return done()
       }
-      const isLogin = credential === 'login'
-      check(request, credential === 'metrics' ? scraperFault : isLogin ? originFault : operatorFault, done)
+      const reason = pageFault(request)
+      if (reason !== null) return refuse(request, reason, foreignPages, done)
+      if (credential === 'login') return check(request, () => null, done)
+      check(request, credential === 'metrics' ? scraperFault : operatorFault, done)
     })
     // The body is read by now, and other guesses may have used up the budget meanwhile.
     app.addHook('preHandler', (request, _reply, done) => {
@@ -85,11 +90,21 @@ export default fp<OperatorAuthOptions>(
       faultOf: (request: FastifyRequest) => OperatorRefusalReason | null,
       done: (error?: Error) => void,
     ) {
-      const waitS = budget.peek(request.ip)
+      const waitS = guesses.peek(request.ip)
       if (waitS > 0) return done(tooManyRefusals(waitS))
       const reason = faultOf(request)
       if (reason === null) return done()
-      budget.take(request.ip)
+      refuse(request, reason, guesses, done)
+    }
+
+    function refuse(
+      request: FastifyRequest,
+      reason: OperatorRefusalReason,
+      budget: RefusalBudget,
+      done: (error?: Error) => void,
+    ) {
+      const waitS = budget.take(request.ip)
+      if (waitS > 0) return done(tooManyRefusals(waitS, 'Origin and Host'))
       record(reason, request).then(
         () => done(unauthorized(request.routeOptions.config.credential)),
         (cause) => done(unavailable(cause)),
@@ -105,11 +120,16 @@ export default fp<OperatorAuthOptions>(
       return request.operator === null ? 'wrong_token' : null
     }
 
-    function operatorFault(request: FastifyRequest): OperatorRefusalReason | null {
+    function pageFault(request: FastifyRequest): OperatorRefusalReason | null {
       if (isFromForeignPage(request)) return 'foreign_origin'
+      const isOperators = request.routeOptions.config.credential !== 'metrics'
+      const isOpen = isOperators && tokens.length === 0 && isBoundToLoopback()
+      return isOpen && !namesLoopback(request.headers.host) ? 'foreign_host' : null
+    }
+
+    function operatorFault(request: FastifyRequest): OperatorRefusalReason | null {
       if (tokens.length > 0) return credentialFault(request)
       if (!isBoundToLoopback()) return 'missing_token'
-      if (!namesLoopback(request.headers.host)) return 'foreign_host'
       request.operator = localOperator
       return null
     }
@@ -125,8 +145,6 @@ export default fp<OperatorAuthOptions>(
   },
   { name: 'operator-auth', dependencies: ['errors'] },
 )
-
-const originFault = (request: FastifyRequest) => (isFromForeignPage(request) ? 'foreign_origin' : null)
 
 const tokenFault = ({ headers }: FastifyRequest, owner: string | null): OperatorRefusalReason | null => {
   if (owner !== null) return null
@@ -193,13 +211,14 @@ const isSafe = ({ method }: FastifyRequest) => ['GET', 'HEAD', 'OPTIONS'].includ
 
 /**
  * A browser says which page a request comes from: by Origin if the request changes something, and
- * by Sec-Fetch-Site always. A link may lead here from anywhere. Clients that are not browsers send
- * neither.
+ * by Sec-Fetch-Site always. A link may lead here from anywhere, but not into a frame of another site's
+ * page. Clients that are not browsers send neither.
  */
 function isFromForeignPage(request: FastifyRequest): boolean {
   const { origin, host = '', ...headers } = request.headers
   const site = headers['sec-fetch-site']
-  const isLink = isSafe(request) && headers['sec-fetch-mode'] === 'navigate'
+  const [mode, destination = 'document'] = [headers['sec-fetch-mode'], headers['sec-fetch-dest']]
+  const isLink = isSafe(request) && mode === 'navigate' && destination === 'document'
   if (site !== undefined && site !== 'same-origin' && site !== 'none' && !isLink) return true
   if (origin === undefined || isSafe(request)) return false
   if (!URL.canParse(origin)) return true
