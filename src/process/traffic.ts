@@ -1,10 +1,14 @@
 /** The responses of the public listener: by status, and how long they took by route. */
 import { Counter as PromCounter, type Registry } from 'prom-client'
+import { errorTable } from '../../schemas/error-table.ts'
 import type { Traffic } from '../stores.ts'
 import { createHistograms, type Histogram, secondsBounds } from './histogram.ts'
 
 /** A change takes up to a minute if an instance may trust an old copy for that long. */
 export const latencyBoundsS = [...secondsBounds, 2.5, 5, 10, 60]
+
+/** Their samples are there from the start: Prometheus sees no increase where a sample begins. */
+const usual = new Set([200, 201, ...Object.values(errorTable).map(({ status }) => status)])
 
 /** All paths that match no route. */
 const noRoute = 'none'
@@ -20,7 +24,7 @@ export function createTraffic(registry: Registry) {
     collect() {
       this.reset()
       answers.forEach((count, status) => {
-        if (count > 0) this.inc({ status }, count)
+        if (count > 0 || usual.has(status)) this.inc({ status }, count)
       })
     },
   })
