@@ -37,12 +37,26 @@ async function findingsOf(call: Call<unknown>): Promise<Finding[]> {
     return error.message.split('; ').map((found) => ({ about, state: 'wrong', found, advice }))
   }
   const { examine } = await import('../wiring/examine.ts')
-  const [listeners, github, servers] = await Promise.all([
+  const [workers, listeners, github, servers] = await Promise.all([
+    examineWorkers(config),
     examineListeners(config),
     examineGithubKeys(config),
     examine(config),
   ])
-  return [{ about, state: 'ok', found: 'every variable is valid' }, ...listeners, ...github, ...servers]
+  return [workers, ...listeners, ...github, ...servers]
+}
+
+/** Each variable by itself is valid. The number of workers also depends on others. */
+async function examineWorkers(config: Config): Promise<Finding> {
+  const about = 'configuration'
+  const { workerCount } = await import('./workers.ts')
+  try {
+    workerCount(config)
+    return { about, state: 'ok', found: 'every variable is valid' }
+  } catch (error) {
+    const advice = 'See "Several workers" in docs/operations.md.'
+    return { about, state: 'wrong', found: (error as Error).message, advice }
+  }
 }
 
 /** What `serve` checks before it opens its listeners. */

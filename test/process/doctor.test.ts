@@ -239,6 +239,16 @@ t.test('it prints what is wrong and what to do, and exits with 1', async (t) => 
   t.notMatch(unresolved.stdout + unresolved.stderr, /hunter2/)
 
   const bad = { PORT: 'hunter2', HASH_SECRET: 'hunter2', REDIS_URL: 'hunter2' }
+  for (const [more, fault] of [
+    [{ REDIS_URL: '' }, 'WORKERS above 1 needs DATABASE_URL and REDIS_URL'],
+    [{ REDIS_URL: 'redis://127.0.0.1:1', OPS_PORT: '65535' }, 'OPS_PORT must be at most 65532'],
+  ] as const) {
+    const { code, stdout } = await runWith({ ...env, ...more, WORKERS: '4' }, 'doctor')
+    t.equal(code, 1, fault)
+    t.match(stdout, new RegExp(`^wrong +configuration +${fault}.*\n {8}See "Several workers"`, 'm'))
+    t.notMatch(stdout, /every variable is valid/)
+  }
+
   const invalid = await runWith({ ...env, ...bad }, 'doctor', '--json')
   t.equal(invalid.code, 1)
   const { ok, findings } = JSON.parse(invalid.stdout)
