@@ -166,11 +166,12 @@ async function privileges(sql: Query): Promise<Finding> {
 async function partitions(sql: Query): Promise<Finding> {
   const about = 'audit partitions'
   const [row] = await sql`
-    select count(*)::int as days
-    from pg_inherits join pg_class c on c.oid = inhrelid
-    where inhparent = 'audit_refusals'::regclass and c.relname >= to_char(now() at time zone 'UTC', '"audit_refusals_"YYYYMMDD')`
-  const { days } = row!
-  if (days > 0) return { about, state: 'ok', found: `cover ${days} days` }
+    select count(*)::int as days, bool_or(c.relname = today) as has_today
+    from pg_inherits join pg_class c on c.oid = inhrelid,
+      to_char(now() at time zone 'UTC', '"audit_refusals_"YYYYMMDD') as today
+    where inhparent = 'audit_refusals'::regclass and c.relname >= today`
+  const { days, has_today } = row!
+  if (has_today) return { about, state: 'ok', found: `cover ${days} days` }
   const advice = 'Start the service or run "latchkey migrate": either makes them.'
   return { about, state: 'wrong', found: 'none for today: no refusal can be recorded', advice }
 }
