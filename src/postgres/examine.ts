@@ -1,5 +1,6 @@
 /** Finds out whether a Postgres can do what the service needs, and changes nothing. */
 import { clockFinding, type Finding, withoutAddress } from '../rules/finding.ts'
+import { Unavailable } from '../stores.ts'
 import { keysBySecret } from './hash-secrets.ts'
 import { compareSchema } from './migrate.ts'
 import { createPool, type Query } from './pool.ts'
@@ -18,6 +19,7 @@ const timeoutMs = 5000
 const oldestVersion = 12
 /** SQLSTATE insufficient_privilege. */
 const permissionDenied = '42501'
+const seePostgres = 'See "Postgres" in docs/operations.md.'
 const bySection = '"A role without DDL" in docs/operations.md'
 
 /** What the service does with each table. A test compares this with the documented grants. */
@@ -70,10 +72,7 @@ export async function examinePostgres(options: ExamineOptions): Promise<Finding[
   ]
   for (const [about, check] of checks) {
     const finding = await pool.run(check).catch((error): Finding => {
-      const advice =
-        error.code === permissionDenied
-          ? `Check the grants: ${bySection}.`
-          : 'See "Postgres" in docs/operations.md.'
+      const advice = error.code === permissionDenied ? `Check the grants: ${bySection}.` : seePostgres
       return { about, state: 'wrong', found: reasonOf(error), advice }
     })
     findings.push(finding)
@@ -90,7 +89,11 @@ const unreachable = (error: Error): Finding => ({
   about: 'Postgres',
   state: 'wrong',
   found: reasonOf(error),
-  advice: 'Check DATABASE_URL, and that the server is running and accepts connections from this machine.',
+  // Any other fault is in the settings, such as those for TLS.
+  advice:
+    error instanceof Unavailable
+      ? 'Check DATABASE_URL, and that the server is running and accepts connections from this machine.'
+      : seePostgres,
 })
 
 async function server(sql: Query): Promise<Finding[]> {

@@ -38,7 +38,7 @@ async function examineDatabase(config: Config): Promise<Finding[]> {
       await embedded.stop()
     }
   } catch (error) {
-    const advice = 'Set DATABASE_URL or DATA_DIR as for the service.'
+    const advice = 'See "Embedded mode" in docs/operations.md.'
     return [{ about: 'Postgres', state: 'wrong', found: (error as Error).message, advice }]
   }
 }

@@ -1,5 +1,6 @@
 // latchkey doctor: each fault is made on real servers, found, and comes with advice.
-import { readFile } from 'node:fs/promises'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import postgres from 'postgres'
 import t, { type Test } from 'tap'
@@ -99,6 +100,12 @@ t.test('Postgres', async (t) => {
   t.match(await faultsOf(t, env), [/^audit partitions: none for today/], 'later days do not make up for it')
   for (const { name } of partitions) await sql.unsafe(`drop table if exists ${name}`)
   t.match(await faultsOf(t, env), [/^audit partitions: none for today/])
+
+  const unusable = await examine(readConfig({ ...env, PGSSLROOTCERT: '/x' }))
+  t.match(unusable[0], {
+    found: /^PGSSLROOTCERT needs an sslmode/,
+    advice: 'See "Postgres" in docs/operations.md.',
+  })
 
   await server.freeze()
   t.match(await faultsOf(t, env), [/^Postgres: (cannot be reached .CONNECT_TIMEOUT|no answer in 5000 ms)/])
@@ -232,16 +239,6 @@ t.test('it prints what is wrong and what to do, and exits with 1', async (t) => 
   t.match(down.stdout, /^wrong +ops listener +open to other machines.*\n {8}Set OPS_TOKEN/m)
   t.match(down.stdout, /^wrong +Postgres +cannot be reached \(ECONNREFUSED\)\n {8}Check DATABASE_URL/m)
 
-  const absent = { HOST: 'hunter2.invalid', OPS_HOST: 'hunter2.invalid' }
-  const unresolved = await runWith({ ...env, ...absent }, 'doctor')
-  t.match(unresolved.stdout, /^wrong +listener +HOST does not resolve\n {8}Set HOST to an address\.$/m)
-  t.match(
-    unresolved.stdout,
-    /^wrong +ops listener +OPS_HOST does not resolve\n {8}Set OPS_HOST to an address\.$/m,
-  )
-  t.notMatch(unresolved.stdout + unresolved.stderr, /hunter2/)
-
-  const bad = { PORT: 'hunter2', HASH_SECRET: 'hunter2', REDIS_URL: 'hunter2' }
   for (const [more, fault] of [
     [{ REDIS_URL: '' }, 'WORKERS above 1 needs DATABASE_URL and REDIS_URL'],
     [{ REDIS_URL: 'redis://127.0.0.1:1', OPS_PORT: '65535' }, 'OPS_PORT must be at most 65532'],
@@ -252,6 +249,16 @@ t.test('it prints what is wrong and what to do, and exits with 1', async (t) => 
     t.notMatch(stdout, /every variable is valid/)
   }
 
+  const absent = { HOST: 'hunter2.invalid', OPS_HOST: 'hunter2.invalid' }
+  const unresolved = await runWith({ ...env, ...absent }, 'doctor')
+  t.match(unresolved.stdout, /^wrong +listener +HOST does not resolve\n {8}Set HOST to an address\.$/m)
+  t.match(
+    unresolved.stdout,
+    /^wrong +ops listener +OPS_HOST does not resolve\n {8}Set OPS_HOST to an address\.$/m,
+  )
+  t.notMatch(unresolved.stdout + unresolved.stderr, /hunter2/)
+
+  const bad = { PORT: 'hunter2', HASH_SECRET: 'hunter2', REDIS_URL: 'hunter2' }
   const invalid = await runWith({ ...env, ...bad }, 'doctor', '--json')
   t.equal(invalid.code, 1)
   const { ok, findings } = JSON.parse(invalid.stdout)
@@ -261,4 +268,9 @@ t.test('it prints what is wrong and what to do, and exits with 1', async (t) => 
 
   const nothing = await runWith({ DATA_DIR: await aFolder(t) }, 'doctor')
   t.match(nothing, { code: 1, stdout: /^wrong +Postgres +.* has no database: .*latchkey serve/m })
+  const damaged = await aFolder(t)
+  await mkdir(join(damaged, 'postgres'))
+  await writeFile(join(damaged, 'postgres/PG_VERSION'), '')
+  const { stdout } = await runWith({ DATA_DIR: damaged }, 'doctor')
+  t.match(stdout, /^wrong +Postgres +.*postgres-password is missing.*\n {8}See "Embedded mode" in docs/m)
 })
