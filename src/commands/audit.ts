@@ -30,6 +30,11 @@ function toFilter({ key, user, follow, limit, reason, event, since, until }: Fil
   return { reason, event, since, until, keyId: key, userId: user, limit: most }
 }
 
+function checkSpan({ since, until }: Pick<AuditFilter, 'since' | 'until'>): void {
+  if (since !== undefined && until !== undefined && since >= until)
+    throw new Error('--since must be before --until')
+}
+
 const head = ['occurred', 'request', 'event', 'reason', 'key', 'method', 'path', 'ip']
 const row = (entry: AuditEntry) =>
   [
@@ -76,6 +81,7 @@ const list = command<Filter>('list', {
   example: 'audit list --reason revoked --since 1h',
   options: [reason, event, key, aboutUser, since, until, limit, follow],
   async run({ config, options }) {
+    checkSpan(options)
     if (options.follow) return followList(config, options)
     const entries = await withReaders(config, ({ audit }) => audit.list(toFilter(options), operator()))
     return { json: entries, lines: entriesTable(entries) }
@@ -98,7 +104,7 @@ const stats = command<Pick<Filter, 'since' | 'until' | 'limit'>>('stats', {
   options: [since, until, rows],
   async run({ config, options: { until, limit = statsLimitDefault, ...options } }) {
     const since = Math.floor(options.since ?? (until ?? Date.now() / 1000) - statsSpanS)
-    if (until !== undefined && since >= until) throw new Error('--since must be before --until')
+    checkSpan({ since, until })
     const span = { since, until, limit }
     const [reasons, keys, addresses] = await withReaders(config, async ({ audit }) => [
       await audit.countRefusals('reason', { ...span, limit: auditReasons.length }),

@@ -78,6 +78,7 @@ t.test('a command that is written wrongly, or names an absent id, is refused in 
     [['audit', 'list', '--reason', 'boredom'], /--reason/],
     [['audit', 'list', '--event', 'boredom'], /--event/],
     [['audit', 'list', '--until', 'tomorrow'], /--until/],
+    [['audit', 'list', '--since', '1h', '--until', '2h'], /--since must be before --until/],
     [['audit', 'stats', '--since', '1h', '--until', '2h'], /--since must be before --until/],
     [['users', 'update', user[1]!, '--no-external-id', '--external-id', 'x'], /contradict/],
     [['keys', 'update', 'apk_absent', '--expires-at', '2099-01-01', '--no-expires-at'], /contradict/],
