@@ -102,7 +102,8 @@ const stats = command<Pick<Filter, 'since' | 'until' | 'limit'>>('stats', {
   summary: 'count refusals by reason, by key and by address',
   example: 'audit stats --since 1h',
   options: [since, until, rows],
-  async run({ config, options: { until, limit = statsLimitDefault, ...options } }) {
+  async run({ config, options: { limit = statsLimitDefault, ...options } }) {
+    const until = options.until && Math.floor(options.until)
     const since = Math.floor(options.since ?? (until ?? Date.now() / 1000) - statsSpanS)
     checkSpan({ since, until })
     const span = { since, until, limit }

@@ -141,7 +141,9 @@ t.test('stats count refusals by reason, key and address, the most frequent first
     (await run('audit', 'stats', '--help')).stdout,
     /--limit <n> +maximum number of keys and of addresses/,
   )
-  t.match(await answer('--since', '2d', '--until', '1d'), { refusals: 0, keys: [] })
+  const past = await answer('--since', '2d', '--until', '1d')
+  t.match(past, { refusals: 0, keys: [] })
+  for (const name of ['since', 'until']) t.ok(Number.isInteger(past[name]), `${name} is whole seconds`)
   const soon = Math.floor(Date.now() / 1000) + 60
   t.match(await answer('--until', `${soon}`), { since: soon - 3600, until: soon, refusals: 6 })
   t.match(await answer('--until', '2026-01-01T12:00'), { since: Date.parse('2026-01-01T11:00Z') / 1000 })
