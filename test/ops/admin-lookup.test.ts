@@ -28,7 +28,16 @@ t.test(
       refusals: [],
     })
     // A minute may turn meanwhile.
-    for (const query of [key.key_prefix, key.id, ` ${key.token} `, `${key.token}\r\n`, `\t${key.id}\n`])
+    for (const query of [
+      key.key_prefix,
+      key.id,
+      ` ${key.token} `,
+      `${key.token}\r\n`,
+      `\t${key.id}\n`,
+      `Bearer ${key.token}`,
+      `authorization: bearer  ${key.token}\n`,
+      `Authorization:Bearer ${key.token}`,
+    ])
       t.strictSame({ ...(await lookUp(query)).body, counters }, found.body, query.slice(0, 12))
 
     await verify(instance, key.token)
@@ -85,6 +94,7 @@ t.test('keys that begin alike are all shown, newest first, at most ten', async (
 t.test('a user is found by id and by external_id, whatever that looks like', async (t) => {
   for (const external_id of [
     '42',
+    'Bearer 42',
     'crm/ünï 7',
     'usr_of_another_system',
     'apk_1',
@@ -225,6 +235,8 @@ t.test('a key that was looked up, or nearly one, is in no table, log line or sta
     token,
     `${token}0`,
     `key ${token}`,
+    `Bearer ${token}`,
+    `Bearer ${token.slice(3)}`,
     token.slice(3),
     token.slice(4),
     token.slice(3, -1),

@@ -35,6 +35,9 @@ const entriesMax = 10
 /** Keys shown if several begin alike. */
 const keysMax = 10
 
+/** What may be pasted along with a key. */
+const headerStart = /^(?:authorization:\s*)?(?:bearer\s+)?/i
+
 export interface LookupCaller {
   lane: Operator
   toBody: (key: StoredKey) => AdminKey
@@ -55,8 +58,9 @@ export function createLookup(options: FindOptions): LookUp {
   async function find(given: string, caller: LookupCaller): Promise<Lookup | null> {
     const { lane } = caller
     const query = given.trim()
-    if (tokenFormat.isWellFormed(query)) {
-      const { hash, previousHash } = hasher.hashesOf(query)
+    const token = query.replace(headerStart, '')
+    if (tokenFormat.isWellFormed(token)) {
+      const { hash, previousHash } = hasher.hashesOf(token)
       const hashes = previousHash === null ? [hash] : [hash, previousHash]
       return aboutKey(await keys.getByHash(hashes, lane), caller)
     }
