@@ -14,7 +14,7 @@ export interface Result {
   lines: string[]
   /** If set, the command prints its result, then exits with code 1 and this line. */
   fault?: string | undefined
-  /** Shows a new key. If nobody reads it, that is a fault. */
+  /** Contains a new key. If nobody reads it, that is a fault. */
   hasSecret?: boolean
 }
 
@@ -106,16 +106,22 @@ const strict = (made: Command): Command =>
 export function print({ json, lines, hasSecret }: Result, options: { json?: boolean }): void {
   const text = options.json ? printableJson(json) : lines.map(printable).join('\n')
   process.stdout.write(`${text}\n`, (error) => {
-    if (hasSecret && error && isReaderGone(error)) reportUnwritten(error)
+    if (hasSecret && error) reportUnwritten(error, { losesKey: true })
   })
 }
 
 export const isReaderGone = ({ code }: NodeJS.ErrnoException) => code === 'EPIPE'
 
-export function reportUnwritten({ message }: Error): void {
+let hasReportedLoss = false
+
+export function reportUnwritten({ message }: Error, { losesKey = false } = {}): void {
+  // After its callback, a failed write also emits an event.
+  if (hasReportedLoss) return
+  hasReportedLoss = losesKey
   process.exitCode = 1
+  const loss = losesKey ? '. Nobody has seen the new key: rotate or revoke it' : ''
   process.stderr.write(
-    `latchkey: the output could not be written (${message}); what the command did is done. If it made a new key, nobody has seen it: rotate or revoke that key\n`,
+    `latchkey: the output could not be written (${message}); what the command did is done${loss}\n`,
   )
 }
 

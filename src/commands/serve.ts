@@ -17,7 +17,7 @@ import { setV8Options } from '../process/v8-options.ts'
 import { newId } from '../rules/id.ts'
 import { version } from '../version.ts'
 import type { Stores } from '../wiring/stores.ts'
-import { actor } from './command.ts'
+import { actor, print } from './command.ts'
 import { printable } from './printable.ts'
 import { announceListening, announceStop, startWorkers, workerCount } from './workers.ts'
 
@@ -226,7 +226,7 @@ async function announce({ config, service: { app, stores }, ops, log, say }: Ann
   const addresses = { host, port, ops_host: opsHost, ops_port: opsPort }
   log.info({ version, ...addresses, counter: stores.counter.mode }, 'listening')
   if (!stores.embedded) return
-  await createFirstKey(config, stores, port, say)
+  await createFirstKey(config, stores, port)
   say(`Dashboard: http://localhost:${opsPort}/`)
 }
 
@@ -234,12 +234,7 @@ async function announce({ config, service: { app, stores }, ops, log, say }: Ann
  * On an empty embedded database: creates a first user and key, and prints the key once, so there is
  * something to call with.
  */
-async function createFirstKey(
-  config: Config,
-  { users, keys, mintKey }: Stores,
-  port: number,
-  say: (line: string) => void,
-) {
+async function createFirstKey(config: Config, { users, keys, mintKey }: Stores, port: number) {
   if ((await users.list({ limit: 1 }))!.length > 0) return
   const id = newId('usr_')
   await users.create({ id, name: 'first user' }, actor())
@@ -251,7 +246,7 @@ async function createFirstKey(
   }
   const { token, key } = mintKey(wanted)
   await keys.create(key, actor())
-  for (const line of [
+  const lines = [
     '',
     `Your first API key, shown only this once (it belongs to ${id}):`,
     '',
@@ -261,6 +256,6 @@ async function createFirstKey(
     '',
     `  curl -i http://localhost:${port}/v1/keys -H 'Authorization: Bearer ${token}'`,
     '',
-  ])
-    say(line)
+  ]
+  print({ json: null, lines, hasSecret: true }, {})
 }
