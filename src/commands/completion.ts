@@ -106,6 +106,7 @@ ${caseArms(places, (found) => `found=(${found.map(described).join(' ')})`)}
   _describe latchkey found
   if [ -n "$files" ]; then _files; fi
 }
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
 if [ "$funcstack[1]" = _latchkey ]; then _latchkey "$@"; else compdef _latchkey latchkey; fi
 `
 }

@@ -82,3 +82,17 @@ for (const [shell, ask] of Object.entries(questions)) {
     }
   })
 }
+
+t.test('zsh knows the completion, whether or not it has been set up before', async (t) => {
+  const found = await run('zsh', ['--version']).catch(() => null)
+  if (found === null) return void t.pass('zsh', { skip: 'there is no zsh on this machine' })
+  const { stdout: script } = await commandLine.run('completion', 'zsh')
+  for (const before of ['', 'autoload -Uz compinit && compinit\n']) {
+    const ZDOTDIR = await aFolder(t)
+    await writeFile(join(ZDOTDIR, '.zshrc'), before + script)
+    const asked = await run('zsh', ['-d', '-i', '-c', 'echo $_comps[latchkey]'], {
+      env: { ...process.env, ZDOTDIR },
+    })
+    t.match(asked, { stdout: '_latchkey\n', stderr: '' })
+  }
+})
