@@ -120,7 +120,8 @@ function fish(places: Place[]): string {
     ...options.map((option) => {
       const value = takesValue(option) ? ` -x -a ${quoted((option.argChoices ?? []).join(' '))}` : ''
       const name = longOf(option).slice(2)
-      return `complete -c latchkey -n '__latchkey_in ${path}' -l ${name}${value} -d ${quoted(option.description)}`
+      const place = path === '' ? '__latchkey_is' : `__latchkey_in ${path}`
+      return `complete -c latchkey -n '${place}' -l ${name}${value} -d ${quoted(option.description)}`
     }),
   ])
   return `# fish completion for latchkey
@@ -131,7 +132,7 @@ end
 function __latchkey_in
   set -l words (commandline -opc)
   set -l end (math (count $argv) + 1)
-  test -z "$argv"; or test "$words[2..$end]" = "$argv"
+  test "$words[2..$end]" = "$argv"
 end
 complete -c latchkey -f
 ${lines.join('\n')}

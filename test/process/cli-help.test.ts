@@ -37,6 +37,8 @@ const completions: [words: string[], offered: string[]][] = [
   [['us'], ['users', 'usage']],
   [['users', 're'], ['revoke-keys']],
   [['keys', 'create', '--name', 'list', '--n'], ['--name']],
+  [['--v'], ['--version']],
+  [['users', 'list', '--v'], []],
   [
     ['audit', 'list', '--reason', 'w'],
     ['wrong_scheme', 'wrong_prefix', 'wrong_signature', 'wrong_token'],
