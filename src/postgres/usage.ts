@@ -34,7 +34,8 @@ export function createUsageStore({ management, usage }: UsagePools): UsageStore 
   return {
     read: (keyId, { step, sinceS, untilS }, { nowS, live, isLocal }, lane) =>
       management.run(async (sql) => {
-        const asked = { sql, keyId: idOrNone('apk_', keyId), nowS, live, untilS }
+        const unrolledS = step === 'minute' ? {} : await unrolled(sql)
+        const asked = { sql, keyId: idOrNone('apk_', keyId), nowS, live, untilS, unrolledS }
         const data = await sql<UsagePoint[]>`
           select extract(epoch from starts_at)::float8 as start,
             requests::float8 as requests, limited::float8 as limited
@@ -131,19 +132,39 @@ interface Asked {
   nowS: number
   live: UsagePoint[]
   untilS: number
+  unrolledS: Unrolled
+}
+
+/** The start of the first step with finer rows that are not rolled up, in Unix seconds. */
+type Unrolled = { [step in UsageStep]?: number | null }
+
+/** Only a running instance rolls up, so these may be long ago. */
+async function unrolled(sql: Query): Promise<Unrolled> {
+  const [row] = await sql`
+    with minutes as (
+      select min(starts_at) as first from key_usage
+      where starts_at >= (select coalesce(max(starts_at) + interval '1 hour', '-infinity') from key_usage_hours)
+    ), hours as (
+      select min(starts_at) as first from key_usage_hours
+      where starts_at >= (select coalesce(max(starts_at) + interval '1 day', '-infinity') from key_usage_days)
+    )
+    select extract(epoch from date_trunc('hour', minutes.first, 'UTC'))::float8 as hour,
+      extract(epoch from date_trunc('day', least(hours.first, minutes.first), 'UTC'))::float8 as day
+    from minutes, hours`
+  return row!
 }
 
 /**
  * The key's points from `fromS` on: those of the step's own table, and for the steps that may not be
- * rolled up yet (this one and the one before) the sums of finer points. Both are there for a moment,
+ * rolled up yet (at least this one and the one before) the sums of finer points. Both are there for a moment,
  * or where only a part was stored yet: the one with more requests is right. Of two with as many it is
  * the stored one, whose limit is that of its time.
  */
 function pointsOf(asked: Asked, step: UsageStep, fromS: number): ReturnType<Query> {
-  const { sql, keyId, nowS, live, untilS } = asked
+  const { sql, keyId, nowS, live, untilS, unrolledS } = asked
   const { name, finer } = tables[step]
   const lengthS = usageStepS[step]
-  const recentS = Math.max(fromS, stepStartS(step, nowS) - lengthS)
+  const recentS = Math.max(fromS, Math.min(stepStartS(step, nowS) - lengthS, unrolledS[step] ?? Infinity))
   const recent =
     finer === null
       ? sql`

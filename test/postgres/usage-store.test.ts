@@ -180,6 +180,9 @@ t.test('hours and days are the sums of their minutes, before and after they are 
     while (await usage.rollUp(at(minute))) count++
     return count
   }
+  await expectHistory(midnight + 4, 'of which nothing is rolled up')
+  const early = await read(key.id, 'hour', [day, day + 120], { now: midnight + 4 })
+  t.strictSame(early.data, [hour(0, 1101, 100), hour(1, 4)], 'hours long ago, not rolled up either')
   t.equal(await rollUp(day + 62), 0, 'an hour that has just ended may not be stored yet')
   t.equal(await rollUp(midnight - 1), 2)
   await expectHistory(midnight + 4, 'of which the last hour is not rolled up')
