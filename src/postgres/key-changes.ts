@@ -126,8 +126,9 @@ export function createKeyChanges(
           from revoke_key(caller_id => ${actor.keyId}::text, key_id => ${safeId(id)}, owner_id => ${userId}::text,
             entry => ${entry}) as revoked
           cross join lateral (select (revoked.stored).*) as key`
-        const { outcome } = row!
-        if (outcome === 'revoked') {
+        const { outcome, id: revokedId } = row!
+        // Without a row, it is the caller's key that is revoked.
+        if (outcome === 'revoked' && revokedId !== null) {
           // Even if it was revoked before: see the repeated rotation.
           committed(versionOf(row!))
           return { ok: true, key: toKey(row!) }

@@ -210,6 +210,20 @@ t.test('a key revoked while it creates another creates nothing', async (t) => {
   t.equal(await keys.get(key.id, user.id), null)
 })
 
+t.test('a key revoked while it revokes another, or itself, revokes nothing', async (t) => {
+  const user = await makeUser()
+  const other = await makeKey(user.id)
+  for (const id of [other.id, null]) {
+    const caller = await makeKey(user.id)
+    const revoked = await whileUncommitted(
+      (tx) => tx`update api_keys set revoked_at = now() where id = ${caller.id}`,
+      () => keys.revoke(id ?? caller.id, user.id, actor(caller.id)),
+    )
+    t.strictSame(revoked, { ok: false, reason: 'caller_unusable', denial: 'revoked' })
+  }
+  t.equal((await keys.get(other.id, user.id))!.revokedAt, null)
+})
+
 t.test('a user deleted while a key is created for it gets none', async (t) => {
   const user = await makeUser()
   const created = await whileUncommitted(
