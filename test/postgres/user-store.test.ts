@@ -43,27 +43,31 @@ t.test('a deleted user stays listed, with the time of its first deletion', async
   t.strictSame(await users.get(made.id), again)
 })
 
-t.test('a deletion raises and publishes the version of every key not revoked, each time', async (t) => {
-  const [user, other] = [await makeUser(), await makeUser()]
-  const usable = [await makeKey(user.id), await makeKey(user.id)]
-  const expired = await makeKey(user.id, { expiresAt: nowS() - 1 })
-  const revoked = await makeKey(user.id)
-  await keys.revoke(revoked.id, null, actor())
-  const strangers = await makeKey(other.id)
-  // A user may have any number of these, and no copy of them is used any more.
-  const longExpired = await makeKey(user.id, { expiresAt: nowS() - 660 })
+t.test(
+  'a deletion raises the version of every key not revoked, and publishes all that may be in use',
+  async (t) => {
+    const [user, other] = [await makeUser(), await makeUser()]
+    const usable = [await makeKey(user.id), await makeKey(user.id)]
+    const expired = await makeKey(user.id, { expiresAt: nowS() - 1 })
+    const [revoked, longRevoked] = [await makeKey(user.id), await makeKey(user.id)]
+    for (const { id } of [revoked, longRevoked]) await keys.revoke(id, null, actor())
+    await sql`update api_keys set revoked_at = ${ago(660)} where id = ${longRevoked.id}`
+    const strangers = await makeKey(other.id)
+    // A user may have any number of these, and no copy of them is used any more.
+    const longExpired = await makeKey(user.id, { expiresAt: nowS() - 660 })
 
-  const named = [...usable, expired].map(({ id }) => id).sort()
-  for (const version of [2, 3]) {
-    published.length = 0
-    await users.remove(user.id, actor())
-    t.strictSame(published.map(({ keyId }) => keyId).sort(), named)
-    t.ok(published.every((one) => one.version === version))
-    t.equal((await keys.get(usable[0]!.id, user.id))!.version, version, 'and stores it')
-  }
-  t.equal((await keys.get(strangers.id, other.id))!.version, 1)
-  t.equal((await keys.get(longExpired.id, user.id))!.version, 1)
-})
+    for (const version of [2, 3]) {
+      published.length = 0
+      await users.remove(user.id, actor())
+      // The revocation may not have reached every instance.
+      const expected = [...[...usable, expired].map(({ id }) => [id, version]), [revoked.id, 2]]
+      t.strictSame(published.map(({ keyId, version }) => [keyId, version]).sort(), expected.sort())
+      t.equal((await keys.get(usable[0]!.id, user.id))!.version, version, 'and stores it')
+    }
+    t.equal((await keys.get(strangers.id, other.id))!.version, 1)
+    t.equal((await keys.get(longExpired.id, user.id))!.version, 1)
+  },
+)
 
 t.test('a revocation of all keys leaves those that expired long ago', async (t) => {
   const user = await makeUser()
