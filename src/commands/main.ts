@@ -26,13 +26,13 @@ async function main() {
   await called.parseAsync(words, { from: 'user' })
 }
 
-main().catch((error: Error) => {
+main().catch((error: Error & { suggestion?: string }) => {
   // Help or the version was asked for and printed.
   if (error instanceof CommanderError) return
+  const { message, suggestion } = error
+  const text = suggestion ? `${message} ${suggestion}` : message
   // Someone may have typed a key where an id or a command belongs.
-  process.stderr.write(
-    `latchkey: ${printable(redactAnyToken(error.message).replaceAll(/\s*\n\s*/g, '; '))}\n`,
-  )
+  process.stderr.write(`latchkey: ${printable(redactAnyToken(text).replaceAll(/\s*\n\s*/g, '; '))}\n`)
   // What a pipe has not taken yet would be lost.
   process.stdout.write('', () => process.exit(1))
 })

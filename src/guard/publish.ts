@@ -15,6 +15,8 @@ const retryEveryMs = 200
  * answered.
  */
 const marginMs = 250
+/** Longer than a change takes on an embedded database, which always waits. */
+const slowMs = 2000
 /** Retries continue for this long, even after the response. */
 const retryForMs = 60_000
 
@@ -26,12 +28,14 @@ export interface PublishOptions {
   fences: Fences | null
   /** How much longer to wait for the fence than for `maxStaleMs`. */
   fenceTimeoutMs: number
+  /** A change has waited for `slowMs`. */
+  onSlow?: () => void
   /** How many seconds after its commit every instance saw a change. */
   onPublished?: ((seconds: number) => void) | undefined
 }
 
 export function createPublish(options: PublishOptions): Publish {
-  const { counter, fences, fenceTimeoutMs, onPublished } = options
+  const { counter, fences, fenceTimeoutMs, onSlow = () => {}, onPublished } = options
   const agedMs = elsewhereMs(options.maxStaleMs) + marginMs
 
   /** Whether every instance that may use old copies has reported a fence raised now. */
@@ -56,6 +60,7 @@ export function createPublish(options: PublishOptions): Publish {
     if (await counter.raise(versions)) return report()
 
     const done = new AbortController()
+    const slow = setTimeout(onSlow, slowMs)
     const timeoutMs = agedMs + fenceTimeoutMs
     const isOver = () => done.signal.aborted || passedMs() >= timeoutMs
     const aged = sleep(agedMs - passedMs(), undefined, { signal: done.signal }).catch(() => {})
@@ -70,6 +75,7 @@ export function createPublish(options: PublishOptions): Publish {
     }
     const isConfirmed = await Promise.race([confirmed(), waited])
     done.abort()
+    clearTimeout(slow)
     if (!isConfirmed) throw unconfirmed()
     report()
   }
@@ -79,6 +85,6 @@ const unconfirmed = () =>
   new ApiError('service_unavailable', {
     message: 'The change is stored, but not yet confirmed everywhere.',
     suggestion:
-      'Repeat the request until the response is no longer a 503. Until then, a cached copy of the old state may still be used.',
+      'Repeat it until it no longer fails with this message. Until then, a cached copy of the old state may still be used.',
     headers: { 'retry-after': '1' },
   })

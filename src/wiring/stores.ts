@@ -84,6 +84,9 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
       maxStaleMs: policy.maxStaleMs,
       fences: isAlone ? null : instances.fences,
       fenceTimeoutMs: isCommand ? policy.outageTtlMs + commandFenceTimeoutMs : requestFenceTimeoutMs,
+      onSlow: () => {
+        if (isCommand) options.onProgress?.('The change is stored. Waiting until every instance sees it')
+      },
       onPublished: options.onPublished,
     })
     // The admin API answers in the time of a request; at the command line, a person waits.

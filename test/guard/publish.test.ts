@@ -118,7 +118,7 @@ t.test('a change that not every instance is known to see is a 503 that says so',
   t.match(error, {
     statusCode: 503,
     message: 'The change is stored, but not yet confirmed everywhere.',
-    suggestion: /^Repeat the request until the response is no longer a 503\./,
+    suggestion: /^Repeat it until it no longer fails with this message\./,
     headers: { 'retry-after': '1' },
   })
   t.strictSame([tookMs, published, looks], [1600, [], 8])
