@@ -305,12 +305,13 @@ export interface KeyStore {
   /**
    * Replaces an active key by a successor with the same owner, name, limit and expiry, which it
    * returns. The old key is revoked, or expires in `graceS` seconds if that is not 0, never later
-   * than before. A key is rotated at most once.
+   * than before. A key is rotated at most once. `onStored`: called once it is committed, before
+   * every instance sees it.
    */
   rotate(
     id: string,
     userId: string | null,
-    rotation: { successor: MintedKey; graceS: number },
+    rotation: { successor: MintedKey; graceS: number; onStored?: (key: StoredKey) => void },
     actor: Actor,
   ): Promise<
     | { ok: true; key: StoredKey }

@@ -3,7 +3,7 @@ import type { KeyState } from '../../schemas/bounds.ts'
 import { tokenFormat } from '../rules/token.ts'
 import { adminKeyBody, type ExpiresInPast, type StoredKey } from '../stores.ts'
 import { allPages } from './all-pages.ts'
-import { actor, command, group, moment, operator, table, withReaders, withStores } from './command.ts'
+import { actor, command, group, moment, operator, print, table, withReaders, withStores } from './command.ts'
 import {
   checkLabel,
   checkRateLimit,
@@ -128,23 +128,28 @@ const update = command<Settings & { name?: string }>('update <apk_…>', {
   },
 })
 
-const rotate = command<{ expiresIn?: number }>('rotate <apk_…>', {
+const rotate = command<{ expiresIn?: number; json?: true }>('rotate <apk_…>', {
   summary:
     'replace a key with a new one, printed once; the old key is revoked, or expires after --expires-in',
   example: 'keys rotate apk_0mwper0pk00000mdrnk1c8vb2d --expires-in 3600',
   options: [expiresIn],
-  async run({ config, options: { expiresIn: graceS = 0 }, args: [id = ''] }) {
-    const { token, rotated } = await withStores(
+  async run({ config, options, args: [id = ''] }) {
+    const rotated = await withStores(
       config,
-      async ({ keys, mintKey }) => {
+      ({ keys, mintKey }) => {
         const { token, key: successor } = mintKey({})
-        return { token, rotated: await keys.rotate(id, null, { successor, graceS }, actor()) }
+        // Before the wait for every instance: the old key may already be refused, and Ctrl-C would
+        // lose the new one.
+        const onStored = (key: StoredKey) => print(showOnce(key, token), options)
+        return keys.rotate(id, null, { successor, graceS: options.expiresIn ?? 0, onStored }, actor())
       },
       { mintsKeys: true },
     )
-    if (rotated.ok) return showOnce(rotated.key, token)
+    if (rotated.ok) return undefined
     if (rotated.reason === 'already_rotated')
-      throw new Error(`key ${id} has already been rotated: ${rotated.successorId} replaced it`)
+      throw new Error(
+        `key ${id} has already been rotated: ${rotated.successorId} replaced it; if its secret is lost, rotate that one`,
+      )
     if (rotated.reason === 'limit_reached')
       throw new Error('too many rotated keys of this user still work: rotate without --expires-in')
     if (rotated.reason === 'owner_deleted') throw new Error(`the owner of key ${id} is deleted`)

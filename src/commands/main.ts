@@ -26,7 +26,8 @@ async function main() {
   await called.parseAsync(words, { from: 'user' })
 }
 
-main().catch((error: Error & { suggestion?: string }) => {
+/** Settles when the command has ended. */
+export const ended = main().catch((error: Error & { suggestion?: string }) => {
   // Help or the version was asked for and printed.
   if (error instanceof CommanderError) return
   const { message, suggestion } = error

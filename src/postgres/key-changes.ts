@@ -90,7 +90,7 @@ export function createKeyChanges(
         return { ok: false, reason: 'caller_unusable', denial: outcome }
       }),
 
-    rotate: (id, userId, { successor, graceS }, actor) =>
+    rotate: (id, userId, { successor, graceS, onStored }, actor) =>
       change(userId, actor, async (sql, committed) => {
         const entry = auditEntry(sql, 'key.rotated', actor, { key_id: safeId(id), user_id: userId })
         const [row] = await sql`
@@ -108,7 +108,11 @@ export function createKeyChanges(
         // the change.
         if (outcome === 'rotated' || outcome === 'already_rotated')
           committed({ keyId: id, version: rotated_version })
-        if (outcome === 'rotated') return { ok: true, key: toKey(row!) }
+        if (outcome === 'rotated') {
+          const key = toKey(row!)
+          onStored?.(key)
+          return { ok: true, key }
+        }
         if (outcome === 'already_rotated') return { ok: false, reason: outcome, successorId: successor_id }
         // The function refuses an active key only for its owner.
         if (outcome === 'not_active')

@@ -7,9 +7,10 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { tokenFormat } from '../../src/rules/token.ts'
-import { useServices } from '../services/index.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 import { builtCli } from './built.ts'
-import { aFolder, type Ended, externalEnv, openCommandLine, runLatchkey } from './latchkey.ts'
+import { aFolder, type Ended, externalEnv, openCommandLine, runLatchkey, spawnLatchkey } from './latchkey.ts'
+import { until } from './until.ts'
 
 type Case = [words: string[], why: RegExp]
 
@@ -139,6 +140,45 @@ t.test('a reader that has gone may have seen enough, but not of a new key', asyn
   t.match(await unread('keys', 'create', '--user', id, '--name', 'x'), { code: 1, stderr: lost })
   const [key] = JSON.parse((await runLatchkey(t, env, 'keys', 'list', '--user', id, '--json')).stdout)
   t.match(await unread('keys', 'rotate', key.id, '--expires-in', '600', '--json'), { code: 1, stderr: lost })
+})
+
+t.test('a rotation shows the new key before the wait for every instance, however that ends', async (t) => {
+  const { databaseUrl, redisUrl } = await useServices(t)
+  const { run } = await openCommandLine(t, externalEnv({ databaseUrl, redisUrl }))
+  const { id: userId } = JSON.parse((await run('users', 'create', '--name', 'x', '--json')).stdout)
+  const aKey = async () =>
+    JSON.parse((await run('keys', 'create', '--user', userId, '--name', 'x', '--json')).stdout).id
+  const withoutRedis = (cacheS: number) => ({
+    ...externalEnv({ databaseUrl, redisUrl: 'redis://127.0.0.1:1' }),
+    KEY_CACHE_SECONDS: String(cacheS),
+    OUTAGE_CACHE_SECONDS: '0',
+  })
+  const shown = /^(apk_\S+) {2}x\nlk_\S+\n\(The key is shown only this once\.\)\n$/
+  const waiting = 'The change is stored. Waiting until every instance sees it\n'
+
+  const interrupted = await aKey()
+  const rotating = await spawnLatchkey(t, withoutRedis(60), 'keys', 'rotate', interrupted)
+  await until('it waits', () => rotating.stderr === waiting)
+  rotating.kill('SIGINT')
+  const { signal, stdout } = await rotating.ended
+  t.equal(signal, 'SIGINT')
+  t.match(stdout, shown)
+  const successorId = shown.exec(stdout)?.[1]
+  const words = ['keys', 'rotate', interrupted]
+  const again = `${successorId} replaced it; if its secret is lost, rotate that one\n`
+  failed(t, await run(...words), words, new RegExp(again))
+
+  const sql = openDatabase(t, databaseUrl)
+  // Reports no fence, and is never silent for long enough.
+  await sql`insert into instances (id, version, started_at, seen_at, counting, postgres, traffic, fence)
+    values ('ins_1', '1', now(), now() + interval '1 hour', 'shared', 'ok', '{}', 0)`
+  const unconfirmed = await runLatchkey(t, withoutRedis(0), 'keys', 'rotate', await aKey())
+  t.equal(unconfirmed.code, 1)
+  t.match(unconfirmed.stdout, shown)
+  t.match(
+    unconfirmed.stderr,
+    /\nlatchkey: The change is stored, but not yet confirmed everywhere\. Repeat it [^\n]+\n$/,
+  )
 })
 
 t.test(

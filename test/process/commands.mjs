@@ -24,11 +24,9 @@ function run({ words, env }) {
     process.stdout.write = (text, written) => {
       ended.stdout += text
       written?.()
-      // A command prints last. If it then still fails, it exits before this.
-      setImmediate(() => resolve(ended))
       return true
     }
     process.exit = (code) => resolve({ ...ended, code })
-    import(`${main}?${runs++}`)
+    import(`${main}?${runs++}`).then((command) => command.ended).then(() => resolve(ended))
   })
 }
