@@ -64,7 +64,7 @@ export async function followAudit(
       },
       (error) => {
         if (!(error instanceof Unavailable)) throw error
-        if (!isDown) warn(`${error.message}; trying again until it is back`)
+        if (!isDown && !stopped.aborted) warn(`${error.message}; trying again until it is back`)
         isDown = true
       },
     )

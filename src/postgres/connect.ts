@@ -33,6 +33,11 @@ export interface Server {
   findWritable(options: ConnectOptions, signal?: AbortSignal): Promise<boolean>
   /** Those that this end has closed count until the server closes them too. */
   openConnections(): number
+  /**
+   * Lets statements in flight finish, for at most a second. Then no connection is left, even if the
+   * server hangs and does not close its end.
+   */
+  close(): Promise<void>
 }
 
 /** Throws if the TLS settings are invalid. */
@@ -42,7 +47,8 @@ export function postgresAt(databaseUrl: string, env: SslSettings = {}): Server {
   let current = 0
   let tried = 0
   let notBeforeMs = 0
-  let openConnections = 0
+  const clients = new Set<Sql>()
+  const sockets = new Set<Socket>()
 
   const moveOnFrom = (index: number, hadAnswered: boolean) => {
     if (current === index) current = (index + 1) % hosts.length
@@ -58,8 +64,8 @@ export function postgresAt(databaseUrl: string, env: SslSettings = {}): Server {
     try {
       if (index === 0) await sleep(Math.max(0, notBeforeMs - performance.now()), undefined, { signal })
       const socket = await dial(hosts[index]!, address, timeoutMs, signal)
-      openConnections++
-      socket.once('close', () => openConnections--)
+      sockets.add(socket)
+      socket.once('close', () => sockets.delete(socket))
       watch(socket, onFailure)
       return socket
     } catch (error) {
@@ -83,7 +89,12 @@ export function postgresAt(databaseUrl: string, env: SslSettings = {}): Server {
     const sql = withoutSessionAttrs(() => postgres(address.url, { ...options, ...ours }) as Sql)
     const { end } = sql
     // postgres.js would use a connection that opens after end(), and never close it.
-    sql.end = (how) => end(how).finally(() => ended.abort())
+    sql.end = (how) =>
+      end(how).finally(() => {
+        ended.abort()
+        clients.delete(sql)
+      })
+    clients.add(sql)
     return sql
   }
 
@@ -107,7 +118,11 @@ export function postgresAt(databaseUrl: string, env: SslSettings = {}): Server {
         sql.end({ timeout: 0 }).catch(() => {})
       }
     },
-    openConnections: () => openConnections,
+    openConnections: () => sockets.size,
+    async close() {
+      await Promise.all([...clients].map((sql) => sql.end({ timeout: 1 })))
+      for (const socket of sockets) socket.destroy()
+    },
   }
 }
 

@@ -243,9 +243,7 @@ export function createPool(options: PoolOptions): Pool {
   return {
     run: (work, lane) => runAs('read', work, lane),
     change: (work, lane) => runAs('change', work, lane),
-    async close() {
-      await Promise.all(current.all.map((sql) => sql.end({ timeout: 1 })))
-    },
+    close: server.close,
   }
 }
 

@@ -4,8 +4,8 @@ import t from 'tap'
 import { tokenFormat } from '../../src/rules/token.ts'
 import { startInstance } from '../instance.ts'
 import { logEverything } from '../security/canary-remains.ts'
-import { startPrivatePostgres, useServices } from '../services/index.ts'
-import { externalEnv, openCommandLine, spawnLatchkey } from './latchkey.ts'
+import { openDatabase, startPrivatePostgres, startTcpProxy, useServices } from '../services/index.ts'
+import { externalEnv, openCommandLine, runLatchkey, spawnLatchkey } from './latchkey.ts'
 import { until } from './until.ts'
 
 const services = await useServices(t)
@@ -52,6 +52,33 @@ t.test(
     }
   },
 )
+
+t.test('--follow ends on Ctrl-C even if Postgres hangs and keeps its connections open', async (t) => {
+  const network = await startTcpProxy(t, services.databaseUrl)
+  const env = externalEnv({ databaseUrl: network.url, redisUrl: null })
+  await runLatchkey(t, env, 'users', 'create', '--name', 'x')
+  const following = await spawnLatchkey(t, env, 'audit', 'list', '--follow')
+  await until('it shows an entry', () => following.stdout.includes('user.created'))
+
+  const sql = openDatabase(t, services.databaseUrl)
+  const holder = await sql.reserve()
+  await holder`begin`
+  await holder`lock table audit_log`
+  await until('it asks for new ones', async () => {
+    const [row] = await holder`select from pg_locks where relation = 'audit_log'::regclass and not granted`
+    return row !== undefined
+  })
+  network.blackHole()
+  await holder`rollback`
+  holder.release()
+
+  following.kill('SIGINT')
+  let ended: unknown
+  void following.ended.then((how) => {
+    ended = how
+  })
+  t.match(await until('it ends', () => ended), { code: 0, stderr: '' })
+})
 
 t.test('a key in place of an id or external id is in no statement', async (t) => {
   const server = await startPrivatePostgres(t)
