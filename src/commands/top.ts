@@ -67,18 +67,19 @@ async function live(read: () => Promise<Counters>): Promise<void> {
       if (['q', 'Q', ctrlC].includes(String(typed))) quit.abort()
     })
   }
-  stdout.write('\x1b[?1049h\x1b[?25l')
+  // Without line wrap: wide characters take two columns each.
+  stdout.write('\x1b[?1049h\x1b[?7l\x1b[?25l')
   try {
     while (!stopped.aborted) {
       // A terminal that does not know its size has 0 rows.
       const { rows, columns } = { rows: stdout.rows || 24, columns: stdout.columns || 80 }
       const lines = linesOf(await read()).slice(0, rows - 1)
-      const fitting = lines.map((line) => printable(line).slice(0, columns))
+      const fitting = lines.map((line) => [...printable(line)].slice(0, columns).join(''))
       stdout.write(`\x1b[H${fitting.map((line) => `${line}\x1b[K`).join('\n')}\x1b[J`)
       await sleep(redrawMs, undefined, { signal: stopped }).catch(() => {})
     }
   } finally {
-    stdout.write('\x1b[?25h\x1b[?1049l')
+    stdout.write('\x1b[?25h\x1b[?7h\x1b[?1049l')
     if (stdin.isTTY) stdin.setRawMode(false).pause()
   }
 }

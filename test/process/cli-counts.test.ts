@@ -68,8 +68,8 @@ else {
       await until('it has drawn twice', () => screen.split('\x1b[Hminute ').length > 2)
       child.stdin.write(key)
       await once(child, 'close')
-      const [settings, drawn = ''] = screen.split('\x1b[?1049h')
-      t.ok(drawn.endsWith(`\x1b[?25h\x1b[?1049lended with 0\r\n${settings}`))
+      const [settings, drawn = ''] = screen.split('\x1b[?1049h\x1b[?7l')
+      t.ok(drawn.endsWith(`\x1b[?25h\x1b[?7h\x1b[?1049lended with 0\r\n${settings}`))
     }
   })
 }
