@@ -9,17 +9,14 @@ export interface BatcherOptions<I, O> {
   /**
    * Resolves to one result for each item, in order. A rejection goes to every item of the batch.
    */
-  run: (items: I[], timeoutMs: number) => Promise<O[]>
+  run: (items: I[]) => Promise<O[]>
   /** Maximum number of items in one batch. */
   batchMax: number
   /** Maximum number of batches in flight at once. */
   inFlightMax: number
   /** Maximum number of items waiting; one more is rejected with Overloaded. */
   queueMax: number
-  /**
-   * Milliseconds from adding an item until it is given up. A batch must finish within the time of
-   * its oldest item.
-   */
+  /** Milliseconds from adding an item until it is given up. */
   timeoutMs: number
   onBatch?: (size: number) => void
   onShed?: () => void
@@ -30,9 +27,6 @@ export interface Batcher<I, O> {
   /** Resolves when nothing is waiting or in flight any more. */
   drained(): Promise<void>
 }
-
-/** The time that a batch gets even if its items have waited long. */
-const timeoutMinMs = 200
 
 interface Waiting<I, O> {
   item: I
@@ -89,12 +83,8 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
   async function answer(batch: Waiting<I, O>[]) {
     inFlight.add(batch)
     onBatch?.(batch.length)
-    const leftMs = batch[0]!.sinceMs + timeoutMs - performance.now()
     try {
-      const answers = await run(
-        batch.map(({ item }) => item),
-        Math.max(leftMs, timeoutMinMs),
-      )
+      const answers = await run(batch.map(({ item }) => item))
       batch.forEach(({ resolve }, i) => {
         resolve(answers[i]!)
       })

@@ -11,12 +11,12 @@ const bounds = { batchMax: 100, inFlightMax: 2, queueMax: 1000, timeoutMs: 1000 
 
 /** The test answers the batches: each number with its double. */
 function byHand(options: Partial<BatcherOptions<number, number>> = {}) {
-  const batches: { items: number[]; timeoutMs: number; answer(): void; fail(error: Error): void }[] = []
+  const batches: { items: number[]; answer(): void; fail(error: Error): void }[] = []
   const batcher = createBatcher<number, number>({
     ...bounds,
-    run: (items, timeoutMs) =>
+    run: (items) =>
       new Promise((resolve, reject) => {
-        batches.push({ items, timeoutMs, answer: () => resolve(items.map((n) => 2 * n)), fail: reject })
+        batches.push({ items, answer: () => resolve(items.map((n) => 2 * n)), fail: reject })
       }),
     ...options,
   })
@@ -134,24 +134,6 @@ t.test('a batch that fails, also before it begins, fails for its own items only'
   })
   t.equal(await throwing.add(1), error)
   t.equal(await throwing.add(2), error, 'and the next is tried')
-})
-
-t.test("a batch gets what is left of its oldest item's time", async (t) => {
-  const clock = setClock(t)
-  const { add, answer, batches } = byHand({ inFlightMax: 1, timeoutMs: 1000 })
-  void add(1)
-  await nextTurn()
-  void add(2)
-  clock.advance(300)
-  await answer()
-  void add(3)
-  clock.advance(900)
-  await answer()
-  t.strictSame(
-    batches.map(({ timeoutMs }) => timeoutMs),
-    [1000, 700, 200],
-    'and a last chance',
-  )
 })
 
 t.test('what is given up while it waits is not sent, and what comes later is given up too', async (t) => {
