@@ -405,6 +405,22 @@ test('with Redis or Postgres down it says so, and shows what this instance knows
   t.strictSame(page.problems, [])
 })
 
+test('a response of a proxy, or one that breaks off, is said in words', async (t, browser) => {
+  const page = await browser.open(url)
+  const fault = page.locator('#search-fault')
+  const { id } = await aKey()
+  await page.route('**/admin/lookup', (route) =>
+    route.fulfill({ contentType: 'text/html', body: '<p>Log in' }),
+  )
+  await page.getByLabel('Find a key').fill(id)
+  await page.keyboard.press('Enter')
+  await fault.getByText('The answer is not from Latchkey').waitFor()
+  await page.evaluate('Response.prototype.text = () => Promise.reject(new TypeError("network error"))')
+  await page.getByLabel('Find a key').press('Enter')
+  await fault.getByText('The service does not answer.').waitFor()
+  t.strictSame(page.problems, [])
+})
+
 test('it fits a phone and the dark, and keeps nobody out', async (t, browser) => {
   const { token } = await aKey()
   await verify(token)

@@ -15,27 +15,35 @@ class Fault extends Error {
 const timeoutMs = 110_000
 
 export async function request(method, path, json) {
-  const response = await fetch(path, {
+  const options = {
     method,
     signal: AbortSignal.timeout(timeoutMs),
     ...(json && { headers: { 'content-type': 'application/json' }, body: JSON.stringify(json) }),
-  }).catch(() => {
+  }
+  const { ok, status, text } = await ask(path, options).catch(() => {
     throw new Fault(0, {
       message: 'The service does not answer.',
       suggestion: 'Try again. If this was a change, look at the key first: it may have been made.',
     })
   })
-  const text = await response.text()
-  if (response.ok) return text === '' ? null : JSON.parse(text)
-  throw new Fault(response.status, envelopeOf(text))
+  const body = bodyOf(text)
+  if (ok && body !== undefined) return body
+  const notOurs = { message: 'The answer is not from Latchkey. Is there a proxy in between?' }
+  throw new Fault(status, body?.error ?? notOurs)
 }
 
-/** A proxy may answer in its own words. */
-function envelopeOf(text) {
-  const notOurs = { message: 'The answer is not from Latchkey. Is there a proxy in between?' }
+/** A connection may also break off within the body. */
+async function ask(path, options) {
+  const response = await fetch(path, options)
+  return { ok: response.ok, status: response.status, text: await response.text() }
+}
+
+/** A proxy may answer in its own words: undefined. */
+function bodyOf(text) {
+  if (text === '') return null
   try {
-    return JSON.parse(text).error ?? notOurs
+    return JSON.parse(text)
   } catch {
-    return notOurs
+    return undefined
   }
 }
