@@ -10,7 +10,7 @@ import { type Browser, barriersOf, startBrowser } from './browser.ts'
 const { services, instance } = await startAdmin(t)
 const browser = await startBrowser(t)
 const local = await startInstance(t, services)
-const { url } = await startOps(t, local)
+const { url, port } = await startOps(t, local)
 
 const verify = (token: string, from: Instance = local) => from.ask('GET', '/v1/verify', { token })
 
@@ -403,6 +403,20 @@ test('with Redis or Postgres down it says so, and shows what this instance knows
   await page.locator('#current').getByText('steady').waitFor()
   await shown(page, 'Postgres answers')
   t.strictSame(page.problems, [])
+})
+
+test('a connection that has died without a word is given up, and a new one is made', async (t, browser) => {
+  const network = await startTcpProxy(t, port)
+  const page = await browser.open('about:blank')
+  await page.clock.install()
+  await page.goto(network.url.replace('tcp:', 'http:'))
+  await shown(page, 'Live')
+  network.blackHole()
+  await page.clock.fastForward(15_000)
+  await shown(page, 'Not connected')
+  await page.clock.fastForward(15_000)
+  await network.heal()
+  await shown(page, 'Live')
 })
 
 test('a response of a proxy, or one that breaks off, is said in words', async (t, browser) => {

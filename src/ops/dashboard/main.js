@@ -7,6 +7,8 @@ import { createSearch } from './search.js'
 import { showInstances, showServers } from './states.js'
 
 const retryMs = 3000
+/** Some event comes every second or two. After this time without one, the connection is dead. */
+const silentMaxMs = 15_000
 const connection = byId('connection')
 
 let here
@@ -43,20 +45,34 @@ function showConnection(state, text) {
 
 function connect() {
   const events = new EventSource('/admin/events')
+  let silence
+  function listen() {
+    clearTimeout(silence)
+    silence = setTimeout(() => {
+      showConnection('bad', 'Not connected')
+      events.close()
+      connect()
+    }, silentMaxMs)
+  }
   for (const [name, show] of Object.entries(views)) {
-    events.addEventListener(name, ({ data }) => show(JSON.parse(data)))
+    events.addEventListener(name, ({ data }) => {
+      listen()
+      show(JSON.parse(data))
+    })
   }
   events.addEventListener('error', async () => {
     showConnection('bad', 'Not connected')
     if (events.readyState !== EventSource.CLOSED) return
+    clearTimeout(silence)
     // Without a session every attempt would be a refusal: ask the page, which may be the login now.
-    const page = await fetch('/').then(
+    const page = await fetch('/', { signal: AbortSignal.timeout(silentMaxMs) }).then(
       (response) => response.text(),
       () => '',
     )
     if (page.includes('/dashboard/login.js')) location.reload()
     else setTimeout(connect, retryMs)
   })
+  listen()
 }
 
 // The session is that of all tabs, and an open one would go on showing.
