@@ -34,7 +34,8 @@ export async function eventsRoute(app: FastifyInstance, options: EventsOptions) 
   // A HEAD would take the place of a viewer and read nothing.
   app.get('/admin/events', { schema, exposeHeadRoute: false }, ({ operator }, reply) => {
     const { stream, viewer } = eventStream()
-    const hello = { operator, instance: service.instance().id, can_log_out: hasTokens }
+    const about = { operator, instance: service.instance().id, can_log_out: hasTokens }
+    const hello = { ...about, now: Date.now() / 1000 }
     viewer.send(eventOf('hello', JSON.stringify(hello)))
     const leave = live.watch(viewer)
     if (leave === null) throw unavailable(new Error('too many viewers of the dashboard'), 10)

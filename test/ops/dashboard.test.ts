@@ -419,6 +419,22 @@ test('a connection that has died without a word is given up, and a new one is ma
   await shown(page, 'Live')
 })
 
+test('a browser whose clock is wrong shows the same', async (t, browser) => {
+  for (const wrongMin of [-10, 10]) {
+    const page = await browser.open('about:blank')
+    await page.addInitScript(`{
+      const now = Date.now
+      Date.now = () => now() + ${wrongMin} * 60_000
+    }`)
+    await page.goto(url)
+    const upFor = page.locator('#instances tr', { hasText: local.service.instance().id }).locator('td').nth(3)
+    await page.locator('#requests .value').getByText(/\d/).waitFor()
+    await page.locator('#reasons-note').getByText('in the last 1 h').waitFor()
+    t.match(await upFor.innerText(), /^[1-9]\d* (s|min)$/)
+    await page.context().close()
+  }
+})
+
 test('a response of a proxy, or one that breaks off, is said in words', async (t, browser) => {
   const page = await browser.open(url)
   const fault = page.locator('#search-fault')

@@ -1,4 +1,5 @@
 /** Lists of bars: the busiest keys, and the reasons of refusals. */
+import { nowS } from './clock.js'
 import { button, byId, el, showList } from './dom.js'
 import { count, duration, percent, timeOf, visible } from './format.js'
 
@@ -108,7 +109,7 @@ export function createReasons(onPick) {
     hour = next
     const reasons = Object.entries(hour.reasons).sort(([, a], [, b]) => b - a)
     const of = reasons[0]?.[1]
-    note.textContent = `in the last ${duration(Date.now() / 1000 - hour.since + 30)}`
+    note.textContent = `in the last ${duration(nowS() - hour.since + 30)}`
     const items = reasons.map(([reason, refused]) => ({ reason, refused, of }))
     showList(byId('reasons'), items, {
       idOf: ({ reason }) => reason,

@@ -2,6 +2,7 @@
  * Charts over time. The numbers under the pointer are also there as text; else the newest, or the
  * totals.
  */
+import { nowS } from './clock.js'
 import { el } from './dom.js'
 import { figure, shortTimeOf, timeOf } from './format.js'
 import uPlot from './uPlot.esm.js'
@@ -89,7 +90,7 @@ const gapS = 5
 
 /** The charts of the last five minutes, fed with the samples of the event stream. */
 export function createTrafficCharts(containers) {
-  const range = () => [Date.now() / 1000 - historyS, Date.now() / 1000]
+  const range = () => [nowS() - historyS, nowS()]
   const charts = [
     ['requests', [{ label: 'requests', color: 'accent', fill: true }]],
     [
@@ -113,7 +114,7 @@ export function createTrafficCharts(containers) {
   let samples = []
 
   function show(next) {
-    const from = Date.now() / 1000 - historyS
+    const from = nowS() - historyS
     samples = next.filter(({ at }) => at >= from)
     const steps = samples.flatMap((sample, i) => {
       const before = samples[i - 1]

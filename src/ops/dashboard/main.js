@@ -2,6 +2,7 @@
 import { request } from './api.js'
 import { createBusiest, createReasons } from './bars.js'
 import { createTrafficCharts } from './charts.js'
+import { setNow } from './clock.js'
 import { byId } from './dom.js'
 import { createSearch } from './search.js'
 import { showInstances, showServers } from './states.js'
@@ -22,7 +23,8 @@ const traffic = createTrafficCharts({
 const showBusiest = createBusiest(find)
 
 const views = {
-  hello({ operator, instance, can_log_out: canLogOut }) {
+  hello({ operator, instance, can_log_out: canLogOut, now }) {
+    setNow(now)
     here = instance
     byId('operator').textContent = `Operator: ${operator}`
     byId('logout').hidden = !canLogOut

@@ -1,4 +1,5 @@
 /** How the service is: Redis, Postgres and the instances. */
+import { nowS } from './clock.js'
 import { byId, el, table } from './dom.js'
 import { duration } from './format.js'
 
@@ -28,14 +29,13 @@ const counting = { shared: 'in Redis', local: 'by itself', memory: 'in memory' }
 
 /** `here`: the id of the instance that this page comes from. */
 export function showInstances({ instances, complete }, here) {
-  const nowS = Date.now() / 1000
   const rows = instances.map(({ id, version, started_at, seen_at, alive, redis, postgres }) => [
     el('code', { textContent: id, title: id === here ? 'this page comes from it' : '' }),
     alive
       ? el('span', { className: 'state good', textContent: 'alive' })
-      : el('span', { className: 'state bad', textContent: `silent for ${duration(nowS - seen_at)}` }),
+      : el('span', { className: 'state bad', textContent: `silent for ${duration(nowS() - seen_at)}` }),
     version,
-    duration(nowS - started_at),
+    duration(nowS() - started_at),
     counting[redis],
     postgres === 'ok' ? 'answers' : 'down',
   ])

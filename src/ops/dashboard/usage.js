@@ -1,6 +1,7 @@
 /** How often a key was used, over time. */
 import { request } from './api.js'
 import { createChart } from './charts.js'
+import { nowS } from './clock.js'
 import { el } from './dom.js'
 import { dayOf, shortTimeOf } from './format.js'
 
@@ -28,7 +29,7 @@ export function createUsageChart(container, keyId) {
   async function show(i) {
     const isChosen = () => choice.elements[i].checked
     const [step, stepS, , rangeS] = steps[i]
-    const nowS = Date.now() / 1000
+    const untilS = nowS()
     const series = [
       { label: 'requests', color: 'accent', bars: true },
       { label: 'over the limit', color: 'violet', bars: true },
@@ -37,10 +38,10 @@ export function createUsageChart(container, keyId) {
       const usage = await request('GET', `/admin/keys/${keyId}/usage?step=${step}`)
       if (!isChosen()) return
       const label = step === 'day' ? dayOf : shortTimeOf
-      const range = () => [nowS - rangeS, nowS + stepS]
+      const range = () => [untilS - rangeS, untilS + stepS]
       const draw = createChart(chartBox, { series, label, range, totals: true })
-      draw(filled(usage.data, stepS, nowS - rangeS, nowS))
-      const lost = usage.incomplete.filter((start) => start + stepS <= nowS).length
+      draw(filled(usage.data, stepS, untilS - rangeS, untilS))
+      const lost = usage.incomplete.filter((start) => start + stepS <= untilS).length
       note.textContent = lost > 0 ? `In ${lost} of these steps, not every request was stored.` : ''
     } catch (error) {
       if (isChosen()) note.textContent = error.message
