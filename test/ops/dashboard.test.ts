@@ -465,6 +465,9 @@ test('it fits a phone and the dark, and keeps nobody out', async (t, browser) =>
     t.notOk(tooWide, 'nothing sticks out')
     await page.keyboard.press('Tab')
     t.equal(await page.evaluate('document.activeElement.id'), 'query', 'the search comes first')
+    await page.locator('.minutes li button').last().click()
+    const { y } = (await page.locator('#found h2').boundingBox())!
+    t.ok(y > -1 && y < viewport.height / 2, 'what is found is shown from its beginning')
     await page.context().close()
   }
 })

@@ -43,7 +43,8 @@ export async function showFound(panel, found, page, isLatest) {
   panel.replaceChildren(heading(found, page), ...children.filter(Boolean))
   panel.hidden = false
   panel.focus({ preventScroll: true })
-  panel.scrollIntoView({ block: 'nearest' })
+  // Of a panel higher than the window, `nearest` would show the end.
+  panel.firstChild.scrollIntoView({ block: 'nearest' })
   const usage = panel.querySelector('.usage')
   if (usage) createUsageChart(usage, key.id)
 }
