@@ -263,6 +263,12 @@ test('the usage of a key is the total of the chart, of the step chosen last', as
   await (await hours).finished()
   await painted(page)
   t.equal(await total.innerText(), '8')
+  const bars = (await found.locator('.usage .u-over').boundingBox())!
+  await page.mouse.move(bars.x + bars.width - 20, bars.y + 20)
+  await found
+    .locator('.usage .legend .note')
+    .getByText(/ 20\d\d, /)
+    .waitFor()
 })
 
 /** Holds back the responses to these requests. The returned function lets the next one go on. */

@@ -13,17 +13,18 @@ const isDark = matchMedia('(prefers-color-scheme: dark)')
 
 /**
  * `series`: [{ label, color, fill?, bars? }]. `data`: the times in Unix seconds, then the values of
- * each series; null is a gap. `range`: from when to when. `label`: of a moment on the axis.
- * `totals`: show those while no step is under the pointer.
+ * each series; null is a gap. `range`: from when to when. `label`: of a moment on the axis, and
+ * `time`: of the one under the pointer. `totals`: show those while no step is under the pointer.
  */
-export function createChart(container, { series, unit = '', range, label = shortTimeOf, totals = false }) {
+export function createChart(container, options) {
+  const { series, unit = '', range, label = shortTimeOf, time = timeOf, totals = false } = options
   const values = series.map(({ color }) => el('b', { className: `value ${color}` }))
-  const time = el('span', { className: 'note' })
+  const pointed = el('span', { className: 'note' })
   const legend = el(
     'p',
     { className: 'legend' },
     ...series.map(({ label }, i) => el('span', {}, values[i], ` ${label}`)),
-    time,
+    pointed,
   )
   const canvas = el('div', { 'aria-hidden': 'true' })
   container.replaceChildren(legend, canvas)
@@ -38,7 +39,7 @@ export function createChart(container, { series, unit = '', range, label = short
       const usual = totals ? column.reduce((sum, one) => sum + one, 0) : column.at(-1)
       value.textContent = `${figure(pointedS === undefined ? usual : column[index])}${unit}`
     })
-    time.textContent = pointedS === undefined ? '' : timeOf(pointedS)
+    pointed.textContent = pointedS === undefined ? '' : time(pointedS)
   }
 
   function draw() {

@@ -3,7 +3,7 @@ import { request } from './api.js'
 import { createChart } from './charts.js'
 import { nowS } from './clock.js'
 import { el } from './dom.js'
-import { dayOf, shortTimeOf } from './format.js'
+import { dayOf, moment, shortTimeOf } from './format.js'
 
 const steps = [
   ['minute', 60, 'last hour', 3600],
@@ -39,7 +39,7 @@ export function createUsageChart(container, keyId) {
       if (!isChosen()) return
       const label = step === 'day' ? dayOf : shortTimeOf
       const range = () => [untilS - rangeS, untilS + stepS]
-      const draw = createChart(chartBox, { series, label, range, totals: true })
+      const draw = createChart(chartBox, { series, label, time: moment, range, totals: true })
       draw(filled(usage.data, stepS, untilS - rangeS, untilS))
       const lost = usage.incomplete.filter((start) => start + stepS <= untilS).length
       note.textContent = lost > 0 ? `In ${lost} of these steps, not every request was stored.` : ''
