@@ -238,6 +238,34 @@ test('a name can neither reorder a question nor break the layout', async (t, bro
   t.notOk((await page.content()).includes('\u202e'))
 })
 
+test('a click counts even if other rows change their order during it', async (_t, browser) => {
+  const page = await browser.open(url)
+  const key = await aKey(5, 'first')
+  const row = (id: string) => ({ id, name: id, user_name: 'Ada', used: 1, limit: 5, limited: 0 })
+  const orders = [
+    [key.id, 'apk_2', 'apk_3'],
+    [key.id, 'apk_3', 'apk_2'],
+  ]
+  let connections = 0
+  let reorder = () => {}
+  await page.route('**/admin/events', async (route) => {
+    const order = orders[connections++]
+    if (connections > 1) await new Promise<void>((resolve) => (reorder = resolve))
+    const used = (order ?? orders[1]!).map(row)
+    const view = { minute: 0, resets_at: 60, as_of: 1, complete: true, scanned: 3, source: 'redis', used }
+    const body = `retry: 50\nevent: counters\ndata: ${JSON.stringify(view)}\n\n`
+    return route.fulfill({ contentType: 'text/event-stream', body })
+  })
+  await page.reload()
+  await page.locator('#current li').first().getByRole('button').hover()
+  await until('it has connected again', () => connections === 2)
+  await page.mouse.down()
+  reorder()
+  await page.locator('#current li:nth-child(2)').getByText('apk_3').waitFor()
+  await page.mouse.up()
+  await page.locator('#found').getByText(key.id).first().waitFor()
+})
+
 test('the usage of a key is the total of the chart, of the step chosen last', async (t, browser) => {
   const { token, id } = await aKey()
   const minute = Math.floor(Date.now() / 60_000) - 10

@@ -41,7 +41,8 @@ export function table(label, heads, rows) {
 
 /**
  * Makes a list show these items, and reuses the element of an item that stays, so that focus stays
- * where it is. `create` returns an element with a function `show`.
+ * where it is. Moves as few as it can: a button that is moved while it is pressed gets no click.
+ * `create` returns an element with a function `show`.
  */
 export function showList(list, items, { idOf, create, none }) {
   const before = new Map([...list.children].map((element) => [element.dataset.id, element]))
@@ -53,9 +54,10 @@ export function showList(list, items, { idOf, create, none }) {
     return element
   })
   if (items.length === 0) elements.push(el('li', { className: 'none', textContent: none }))
-  const isSame =
-    elements.length === list.children.length && elements.every((one, i) => one === list.children[i])
-  if (isSame) return
-  list.replaceChildren(...elements)
+  for (const old of [...list.children]) if (!elements.includes(old)) old.remove()
+  elements.forEach((element, i) => {
+    const place = list.children[i] ?? null
+    if (place !== element) list.insertBefore(element, place)
+  })
   if (list.contains(focused)) focused.focus({ preventScroll: true })
 }
