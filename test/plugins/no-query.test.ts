@@ -17,10 +17,11 @@ t.test('a query is refused unless the route has a schema for it or is hidden', a
       async () => 'ok',
     )
     scope.get('/list', { schema: { querystring } }, async () => 'ok')
+    scope.get('/other-name', { schema: { query: querystring } as object }, async () => 'ok')
     scope.get('/hidden', { schema: { hide: true } as object }, async () => 'ok')
   })
   for (const url of ['/plain', '/described', '/plain?']) t.equal((await app.inject(url)).body, 'ok', url)
-  for (const url of ['/list?limit=1', '/hidden?x=1', '/before?x=1'])
+  for (const url of ['/list?limit=1', '/other-name?limit=1', '/hidden?x=1', '/before?x=1'])
     t.equal((await app.inject(url)).body, 'ok', url)
   for (const url of ['/plain?x=1', '/described?x=', '/plain?x'])
     t.match(envelopeOf((await app.inject(url)).body), { code: 'unknown_parameter', param: 'x' }, url)
