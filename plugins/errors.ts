@@ -39,9 +39,10 @@ declare module 'fastify' {
 /** How long the rest of a body that nobody reads may take to arrive. A stop allows a little more. */
 const dropMaxMs = 3000
 
-/** Fastify's codes → ours. Any other error is mapped by its status. */
+/** Fastify's codes → ours. Any other error is mapped by its status, or else is a 500. */
 const fastifyCodes: Record<string, ErrorCode> = {
   FST_ERR_CTP_EMPTY_JSON_BODY: 'invalid_json',
+  FST_ERR_CTP_INVALID_JSON_BODY: 'invalid_json',
   FST_ERR_CTP_BODY_TOO_LARGE: 'payload_too_large',
   FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
   FST_ERR_ROUTE_MISSING_CONTENT_TYPE: 'unsupported_media_type',
