@@ -53,7 +53,8 @@ export class LatchkeyError extends Error {
 export function errorOf({ status, headers }: Response, body: unknown): LatchkeyError {
   const retryAfterS = secondsIn(headers.get('retry-after'))
   const { error } = (body ?? {}) as Partial<components['schemas']['ErrorEnvelope']>
-  if (typeof error?.code !== 'string' || status < 400) {
+  const texts = [error?.code, error?.message, error?.suggestion, error?.request_id]
+  if (error === undefined || !texts.every((text) => typeof text === 'string') || status < 400) {
     return new LatchkeyError(`The response (status ${status}) did not come from Latchkey.`, {
       status,
       code: 'unexpected_response',

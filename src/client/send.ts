@@ -77,7 +77,8 @@ export function createSend(token: string, options: ClientOptions): Send {
   }
 
   async function once({ method, path, query, body, signal, isOurs = has('id') }: Call): Promise<unknown> {
-    // Outside `try`: an id that cannot be encoded is not the network's fault.
+    // Outside `try`: what cannot be encoded is not the network's fault.
+    const json = body === undefined ? undefined : JSON.stringify(body)
     const url = `${base}/${path.map(encodeURIComponent).join('/')}${queryOf(query)}`
     const timeout = AbortSignal.timeout(timeoutMs ?? (method === 'GET' ? readTimeoutMs : changeTimeoutMs))
     let response: Response
@@ -88,9 +89,9 @@ export function createSend(token: string, options: ClientOptions): Send {
         headers: {
           accept: 'application/json',
           authorization: `Bearer ${token}`,
-          ...(body !== undefined && { 'content-type': 'application/json' }),
+          ...(json !== undefined && { 'content-type': 'application/json' }),
         },
-        ...(body !== undefined && { body: JSON.stringify(body) }),
+        ...(json !== undefined && { body: json }),
         // The service sends none. Followed, a POST would become a GET, and its answer a wrong one.
         redirect: 'manual',
         signal: signal === undefined ? timeout : AbortSignal.any([signal, timeout]),

@@ -104,6 +104,13 @@ t.test('clients that wait for the same moment do not come back together', async 
   t.ok(waits.size > 1)
 })
 
+t.test('what cannot be sent is no fault of the network', async (t) => {
+  const { client, clock, sentAtMs, outcome } = clientThatGets([ok])
+  t.match(await outcome(client.keys.update('apk_1', { rate_limit_rpm: 5n as never })), { name: 'TypeError' })
+  clock.uninstall()
+  t.same(sentAtMs, [])
+})
+
 t.test('what may have been done is not done again', async (t) => {
   const fromProxy = (status: number) => ({ status, body: '<html>' })
   for (const reply of [unavailable, new TypeError('fetch failed'), fromProxy(502), fromProxy(504)]) {
@@ -137,6 +144,12 @@ t.test(
       [[limited('9'.repeat(400)), ok], {}, 1, { status: 429, retryAfterS: Infinity }],
       [[limited('soon'), limited('-1'), ok], { retries: 1 }, 2, { status: 429, retryAfterS: null }],
       [[{ status: 301, body: '{}' }, ok], {}, 1, { status: 301, code: 'unexpected_response' }],
+      [
+        [{ status: 404, body: '{"error":{"code":"PROXY_SAYS_NO","message":"x"}}' }, ok],
+        {},
+        1,
+        { status: 404, code: 'unexpected_response' },
+      ],
       [[limited('5'), ok], { retryAfterMaxS: 4 }, 1, { status: 429, retryAfterS: 5 }],
       [
         [envelope(404, 'not_found'), ok],
