@@ -4,6 +4,7 @@
  */
 import { type ApiError, unavailable } from '../../plugins/api-error.ts'
 import { type Answer, type Caller, type Counted, remainingOf, tokenIn } from '../../plugins/verdict.ts'
+import { ConfigError } from '../config.ts'
 import { askedOf, type Sent, shownOf } from '../http/routes/actor.ts'
 import { isRequestId, newId } from '../rules/id.ts'
 import { type Checks, callerOf, openChecks, rateHeadersOf } from './checks.ts'
@@ -67,7 +68,12 @@ export interface Guard {
  * that names what is wrong, never its value.
  */
 export async function createGuard(options: GuardOptions): Promise<Guard> {
-  const checks = await openChecks(configOf(options, ['log']), options.log ?? consoleLog, options.patience)
+  const config = configOf(options, ['log'])
+  const { log = consoleLog, patience } = options
+  const methods = Object.keys(consoleLog) as (keyof GuardLog)[]
+  if (methods.some((method) => typeof log?.[method] !== 'function'))
+    throw new ConfigError(`latchkey: log must have the methods ${methods.join(', ')}`)
+  const checks = await openChecks(config, log, patience)
   let underWay = 0
   let closing: Promise<void> | undefined
   let allAnswered = () => {}

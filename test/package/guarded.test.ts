@@ -233,6 +233,14 @@ t.test('an application alone works on a fresh database', async (t) => {
   t.equal(statusOf(await guard.check('Bearer lk_x')), 401)
 })
 
+t.test('a log that cannot be written to is refused at the start', async (t) => {
+  const { debug, ...some } = console
+  for (const log of [{}, 'silent', null, some])
+    await t.rejects(createGuard({ ...options, log } as never), {
+      message: 'latchkey: log must have the methods debug, info, warn, error',
+    })
+})
+
 t.test('a bad option is named and its value not shown', async (t) => {
   const bad = 'hunter2'
   const cases: [object, RegExp][] = [
