@@ -2,7 +2,7 @@
  * What /metrics shows (Prometheus text format). The hot path only increments numbers; the scrape
  * reads them. Each label has a fixed set of values: none of them comes from a client.
  */
-import { collectDefaultMetrics, Gauge, Counter as PromCounter, Registry } from 'prom-client'
+import { collectDefaultMetrics, Gauge, type Metric, Counter as PromCounter, Registry } from 'prom-client'
 import { operatorRefusalReasons, refusalReasons } from '../../schemas/refusal.ts'
 import type { Traffic } from '../stores.ts'
 import { version } from '../version.ts'
@@ -44,11 +44,25 @@ export interface Metrics {
 const shedQueues = ['counter', 'lookups', 'audit', ...pools.map((pool) => `postgres_${pool}`)]
 const sizes = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 
+let processMetrics: Registry | undefined
+
+/**
+ * Made once: what collects them never stops, and would keep each registry that it was made for. A
+ * process of an application may open and close many guards.
+ */
+function metricsOfProcess() {
+  if (processMetrics === undefined) {
+    processMetrics = new Registry()
+    // A timer that measures the lag of the event loop, which includes these 20 ms. The default of 10
+    // wakes an idle process twice as often.
+    collectDefaultMetrics({ register: processMetrics, eventLoopMonitoringPrecision: 20 })
+  }
+  return processMetrics.getMetricsAsArray() as unknown as Metric[]
+}
+
 export function createMetrics(): Metrics {
   const registry = new Registry()
-  // A timer that measures the lag of the event loop, which includes these 20 ms. The default of 10
-  // wakes an idle process twice as often.
-  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: 20 })
+  for (const metric of metricsOfProcess()) registry.registerMetric(metric)
   buildInfo(registry)
   const counter = counters(registry)
   const histogram = histograms(registry)

@@ -1,4 +1,6 @@
 // What /metrics shows, read as Prometheus reads it, without a service around it.
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import t from 'tap'
 import { refusalReasons } from '../../schemas/refusal.ts'
 import { watchGauges } from '../../src/process/gauges.ts'
@@ -6,6 +8,7 @@ import { quantile } from '../../src/process/histogram.ts'
 import { createMetrics } from '../../src/process/metrics.ts'
 import { latencyBoundsS } from '../../src/process/traffic.ts'
 import type { Outage } from '../../src/stores.ts'
+import { until } from './until.ts'
 
 /** The sample with this name and labels, as a number. */
 async function sampleOf({ registry }: ReturnType<typeof createMetrics>, sample: string) {
@@ -137,4 +140,14 @@ t.test('the gauges show the state at the moment of the scrape', async (t) => {
   cache.size = 8
   gate.cacheHits++
   t.strictSame(await read(), [1, 1, 0, 1, 2.5, 8, 4, 1])
+})
+
+t.test('metrics that nobody uses any more are freed', async () => {
+  setFlagsFromString('--expose-gc')
+  const collectGarbage = runInNewContext('gc') as () => void
+  const registry = new WeakRef(createMetrics().registry)
+  await until('they are freed', () => {
+    collectGarbage()
+    return registry.deref() === undefined
+  })
 })
