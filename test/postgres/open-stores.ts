@@ -18,8 +18,8 @@ import { openDatabase, useServices } from '../services/index.ts'
 export type Made = StoredKey & { hash: string; token: string }
 type Wanted = { name?: string; expiresAt?: number | null }
 
-export async function openStores(t: Test) {
-  const url = (await useServices(t)).databaseUrl
+export async function openStores(t: Test, at?: string) {
+  const url = at ?? (await useServices(t)).databaseUrl
   await migrate(url)
   const pool = createPool({ url, purpose: 'test', max: 4, timeoutMs: 30_000 })
   t.teardown(() => pool.close())
