@@ -78,7 +78,7 @@ export function createSend(token: string, options: ClientOptions): Send {
 
   async function once({ method, path, query, body, signal, isOurs = has('id') }: Call): Promise<unknown> {
     // Outside `try`: what cannot be encoded is not the network's fault.
-    const json = body === undefined ? undefined : JSON.stringify(body)
+    const json: string | undefined = JSON.stringify(body)
     const url = `${base}/${path.map(encodeURIComponent).join('/')}${queryOf(query)}`
     const timeout = AbortSignal.timeout(timeoutMs ?? (method === 'GET' ? readTimeoutMs : changeTimeoutMs))
     let response: Response

@@ -60,9 +60,9 @@ export default fp<OperatorAuthOptions>(
   async (app, { tokens, sessions, metricsToken, record, now = Date.now }) => {
     const operatorOf = tokenReader(tokens)
     const scraperOf = tokenReader(metricsToken === null ? [] : [{ name: 'metrics', token: metricsToken }])
-    const [guesses, foreignPages] = [1, 2].map(() =>
-      createRefusalBudget({ perMinute: refusalsPerAddressRpm, now }),
-    ) as [RefusalBudget, RefusalBudget]
+    const newBudget = () => createRefusalBudget({ perMinute: refusalsPerAddressRpm, now })
+    const guesses = newBudget()
+    const foreignPages = newBudget()
     const isBoundToLoopback = () => isLoopback((app.server.address() as AddressInfo | null)?.address ?? '')
 
     app.decorateRequest('operator', null)
