@@ -156,9 +156,9 @@ async function unrolled(sql: Query): Promise<Unrolled> {
 
 /**
  * The key's points from `fromS` on: those of the step's own table, and for the steps that may not be
- * rolled up yet (at least this one and the one before) the sums of finer points. Both are there for a moment,
- * or where only a part was stored yet: the one with more requests is right. Of two with as many it is
- * the stored one, whose limit is that of its time.
+ * rolled up yet (at least this one and the one before) the sums of finer points. Both are there for a
+ * moment, or where only a part was stored yet: the one with more requests is right. Of two with as
+ * many it is the stored one, whose limit is that of its time.
  */
 function pointsOf(asked: Asked, step: UsageStep, fromS: number): ReturnType<Query> {
   const { sql, keyId, nowS, live, untilS, unrolledS } = asked

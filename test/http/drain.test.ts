@@ -185,7 +185,7 @@ t.test('finish gives a client 4 s to read its response', async (t) => {
   t.ok(slow[0]!.req.socket.destroyed)
 })
 
-t.test('finish cuts off what is in flight when it is told to', async (t) => {
+t.test('at the signal, `finish` closes the connections that are still in use', async (t) => {
   const { drain, slow, open, openUsed } = await startServer(t)
   const [underWay, half, idle] = [await open(get('/slow')), await open(halfBody), await openUsed()]
   const cutOff = new AbortController()

@@ -188,7 +188,8 @@ t.test('instances that write the last uses of the same keys do not block each ot
 t.test(
   'of keys that were created together and are used together, most rows stay on their page',
   async (t) => {
-    // Alone on its server: a transaction that writes keeps old rows of every database from being removed.
+    // On a server of its own: a transaction that writes to any database of a server keeps old row
+    // versions in all of them.
     const { keys, sql, makeUser } = await openStores(t, (await startPrivatePostgres(t)).url)
     await sql`alter table api_keys set (autovacuum_enabled = off)`
     const user = await makeUser()
