@@ -22,6 +22,7 @@ const decide = of(
   ['a confirmed copy never grows old', 'ageMs < trust.cacheTtlMs)\n', 'true)\n'],
   ['an old copy is used despite a fence', 'key.readAtMs < fromMs', 'false'],
   ['an old copy is used without a report', 'monoMs >= untilMs', 'false'],
+  ['a copy outlives its key', 'monoMs < key.expiresAtMonoMs &&\n        key.readAtMs', 'key.readAtMs'],
   ['a copy outlives a change of server', 'key.readAtMs >= trust.invalidBeforeMs', 'true'],
 )
 
@@ -45,6 +46,11 @@ const gate = of(
     "Object.assign(key, { isOwnRead: role === 'primary' })",
   ],
   ['a first read from a standby is enough', "isOwnRead: role === 'primary'", 'isOwnRead: true'],
+  [
+    'a standby that may lack a change confirms its version',
+    "found.role === 'primary' && found.key.version >= minVersionOf(version)",
+    'found.key.version >= minVersionOf(version)',
+  ],
   ['a standby is trusted without a version', "found.role === 'standby' && minVersion === 0", 'false'],
 )
 
@@ -100,6 +106,11 @@ const publication = [
     ],
     ['another server goes unnoticed', 'nowMs()));\n                    onOtherServer();', 'nowMs()));'],
   ),
+  ...of('test/simulation/stores.ts', [
+    'the deletion of a user leaves out keys that are revoked',
+    'committed(versions)',
+    "committed(versions.filter((one) => change !== 'delete owner' || !world.postgres.keys.get(one.keyId).revokedAt))",
+  ]),
   ...of('src/postgres/published.ts', ['a change is answered before it is published', 'await published;', '']),
   ...of(
     'test/simulation/stores.ts',

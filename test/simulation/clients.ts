@@ -1,9 +1,10 @@
 /** Sends requests and changes, and checks every answer. */
 import { elsewhereMs } from '../../src/rules/clock-rates.ts'
-import { type Fleet, idOf, limitMax, tokens } from './fleet.ts'
+import { denialReason } from '../../src/rules/key-state.ts'
+import { type Fleet, idOf, limitMax, secondsAt, tokens } from './fleet.ts'
 import type { Instance } from './instance.ts'
 import type { Decided } from './request.ts'
-import { instanceCount } from './schedule.ts'
+import { type Change, instanceCount } from './schedule.ts'
 
 export interface Clients {
   /** The latest version of each key that was answered. */
@@ -12,7 +13,7 @@ export interface Clients {
   /** Requests and changes that wait for their answer. */
   readonly waiting: number
   request(instance: number, key: number, then?: (status: number) => void): void
-  change(instance: number, key: number, what: 'revoke' | 'limit', then?: (answered: boolean) => void): void
+  change(instance: number, key: number, what: Change, then?: (answered: boolean) => void): void
   /** Nobody waits for this one any more. */
   killed(instance: Instance): void
   checkOverdue(): void
@@ -20,6 +21,8 @@ export interface Clients {
 
 /** A request needs at most two look-ups, a count and a refusal, each with its time limit. */
 const requestMaxMs = 1000 + 100 + 1000 + 1200 + 500
+/** An instance counts down to it by its own clock, from a read at most two seconds earlier. */
+const expiryOffByMsMax = 100
 /** A publication waits until no copy is trusted. */
 const changeMaxMs = (cacheTtlMs: number) => 1100 + elsewhereMs(cacheTtlMs) + 250 + 4000 + 1100 + 500
 
@@ -36,12 +39,20 @@ export function createClients(fleet: Fleet): Clients {
     open.set(id, { instance, dueMs })
   }
 
-  /** `since`: the version that had been answered when the request began. */
-  function check({ status, version, requestId }: Decided, i: number, key: number, since: number) {
-    if (version !== null && version < since)
-      fail(`${requestId} on i${i}: decided by version ${version} of key ${key}, ${since} was answered before`)
+  /** `began.version`: the latest that had been answered then. */
+  function check(
+    { status, version, requestId }: Decided,
+    key: number,
+    began: { atMs: number; version: number },
+  ) {
+    const stored = fleet.postgres.keys.get(idOf(key))!
+    if (version !== null && version < began.version)
+      fail(`${requestId}: decided by version ${version} of key ${key}, ${began.version} was answered before`)
+    const isLatest = status === 200 && version === stored.version
+    if (isLatest && denialReason(stored, secondsAt(began.atMs - expiryOffByMsMax)) === 'expired')
+      fail(`${requestId}: key ${key} is used after its expiry`)
     if (status === 401 && !fleet.postgres.audit.has(requestId)) fail(`${requestId}: 401 without its record`)
-    if (status === 401 && fleet.postgres.keys.get(idOf(key))!.revokedAt === null)
+    if (status === 401 && denialReason(stored, secondsAt(time.nowMs)) === null)
       fail(`${requestId}: 401 for a usable key`)
   }
 
@@ -59,7 +70,7 @@ export function createClients(fleet: Fleet): Clients {
     const { process } = instance
     if (process.killed) return
     const requestId = `req_${sent.requests++}`
-    const since = answered[key]!
+    const began = { atMs: time.nowMs, version: answered[key]! }
     trace?.(`i${i} ← ${requestId} with key ${key}`)
     add(instance, requestId, requestMaxMs)
     const send = () =>
@@ -68,7 +79,7 @@ export function createClients(fleet: Fleet): Clients {
           const { status, version, resetAtS } = decided
           if (!open.delete(requestId)) fail(`${requestId} was answered twice`)
           trace?.(`i${i} → ${requestId} ${status}${version ? ` by version ${version}` : ''}`)
-          check(decided, i, key, since)
+          check(decided, key, began)
           if (status === 200) admit(instance, key, resetAtS)
           then?.(status)
         },
@@ -92,13 +103,15 @@ export function createClients(fleet: Fleet): Clients {
     add(instance, changeId, changeMaxMs(fleet.cacheTtlMs))
     const send = () =>
       instance.change(idOf(key), what).then(
-        (version) => {
+        (versions) => {
           open.delete(changeId)
-          trace?.(`i${i} → ${changeId} answered: version ${version}`)
+          trace?.(`i${i} → ${changeId} answered`)
           then?.(true)
-          if (version === 0) return
-          answered[key] = Math.max(answered[key]!, version)
-          requestAfter(key)
+          for (const { keyId, version } of versions) {
+            const changed = tokens.findIndex((_, key) => idOf(key) === keyId)
+            answered[changed] = Math.max(answered[changed]!, version)
+            requestAfter(changed)
+          }
         },
         (error: Error) => {
           open.delete(changeId)

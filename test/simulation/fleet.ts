@@ -12,6 +12,8 @@ export const limitMax = 8
 const rateOffMax = 0.0196
 export const tokens = Array.from({ length: keyCount }, (_, i) => `lk_token${i}`)
 export const idOf = (key: number) => `apk_${key}`
+/** Postgres's clock. */
+export const secondsAt = (nowMs: number) => (startMs + nowMs) / 1000
 export const microsAt = (nowMs: number) => Math.floor((startMs + nowMs) * 1000)
 
 export interface Fleet extends World, Run, Counting {

@@ -7,13 +7,13 @@ import { createRefusals } from '../../src/guard/refusals.ts'
 import { createHeartbeat } from '../../src/process/heartbeat.ts'
 import { createRedisCounter } from '../../src/redis/counter.ts'
 import { type KeyHasher, keyHasher, type TokenHashes } from '../../src/rules/key-hasher.ts'
-import type { Counter, InstanceReport } from '../../src/stores.ts'
+import type { Counter, InstanceReport, KeyVersion } from '../../src/stores.ts'
 import type { Chance } from './chance.ts'
 import { createLink, type Link } from './link.ts'
 import type { PostgresServer } from './postgres.ts'
 import { createClient, type RedisService } from './redis-client.ts'
 import { type Decided, request } from './request.ts'
-import type { Pool } from './schedule.ts'
+import type { Change, Pool } from './schedule.ts'
 import { createStores } from './stores.ts'
 import type { Process, Time, Trace } from './time.ts'
 
@@ -45,8 +45,8 @@ export interface Instance {
   /** How far the server is behind from which it reads keys. */
   lagMs: number
   request(token: string, requestId: string): Promise<Decided>
-  /** Resolves to the version that was answered, once the change is in force. */
-  change(keyId: string, change: 'revoke' | 'limit'): Promise<number>
+  /** Resolves to the versions that were answered, once the change is in force. */
+  change(keyId: string, change: Change): Promise<KeyVersion[]>
   /** After a server or a link has changed. */
   checkConnections(): void
 }
@@ -110,7 +110,7 @@ export function createInstance(world: World, process: Process): Instance {
   return Object.assign(instance, {
     counter,
     request: (token: string, requestId: string) => request({ gate, refusals }, token, requestId),
-    change: (keyId: string, change: 'revoke' | 'limit') => stores.changeKey(publish, keyId, change),
+    change: (keyId: string, change: Change) => stores.changeKey(publish, keyId, change),
     checkConnections: check,
   })
 }

@@ -1,8 +1,10 @@
 /** Runs a schedule, and checks what Latchkey promises at every step. */
+import { denialReason } from '../../src/rules/key-state.ts'
+import type { KeyCredential } from '../../src/stores.ts'
 import { type Chance, chanceOf } from './chance.ts'
 import { type Clients, createClients } from './clients.ts'
 import { createFaults } from './faults.ts'
-import { createFleet, type Fleet, idOf, tokens } from './fleet.ts'
+import { createFleet, type Fleet, idOf, secondsAt, tokens } from './fleet.ts'
 import { instanceCount, type Schedule } from './schedule.ts'
 
 export { startSimulating } from './fleet.ts'
@@ -60,11 +62,12 @@ const isSettled = ({ instances }: Fleet, clients: Clients) =>
 /** Everything works again, from the cache, and by the latest state. */
 async function checkEnd(fleet: Fleet, clients: Clients, isRead: boolean) {
   const { time, instances, postgres, cacheTtlMs, fail } = fleet
+  const isUsable = (key: KeyCredential) => denialReason(key, secondsAt(time.nowMs)) === null
   const lookups = instances.map((instance) => instance.lookups)
   tokens.forEach((_, key) => {
-    const { revokedAt, version } = postgres.keys.get(idOf(key))!
-    clients.answered[key] = version
-    const expected = revokedAt === null ? [200, 429] : [401]
+    const stored = postgres.keys.get(idOf(key))!
+    clients.answered[key] = stored.version
+    const expected = isUsable(stored) ? [200, 429] : [401]
     for (let i = 0; i < instanceCount; i++)
       clients.request(i, key, (status) => {
         if (!expected.includes(status)) fail(`in the end i${i} answers ${status} for key ${key}`)
@@ -73,7 +76,7 @@ async function checkEnd(fleet: Fleet, clients: Clients, isRead: boolean) {
   // All rounds end before a copy that the first one has read is old enough to be read again.
   await time.run(time.nowMs + 150)
   // A refused key is read each time.
-  const isCached = cacheTtlMs > 1000 && [...postgres.keys.values()].every((key) => key.revokedAt === null)
+  const isCached = cacheTtlMs > 1000 && [...postgres.keys.values()].every(isUsable)
   instances.forEach((instance, i) => {
     if (isRead && isCached && instance.lookups > lookups[i]!) fail(`in the end i${i} does not use its cache`)
   })

@@ -3,7 +3,7 @@
  * seldom makes them. `a` makes the change, `b` has a copy of the key.
  */
 import type { Chance } from './chance.ts'
-import type { Action } from './schedule.ts'
+import type { Action, Change } from './schedule.ts'
 
 export interface Scene {
   cacheTtlMs: number
@@ -19,9 +19,10 @@ type Cast = { chance: Chance; atMs: number; a: number; b: number; c: number }
 const request = (at: number, instance: number): Action => ({ at, do: 'request', instance, key: 0, times: 1 })
 const several = (chance: Chance, max: number, one: () => Action) =>
   Array.from({ length: 1 + chance.whole(max) }, one)
+export const changeOf = (chance: Chance): Change =>
+  chance.oneOf(['limit', 'limit', 'limit', 'limit', 'limit', 'expire', 'revoke', 'delete owner'])
 const change = ({ chance, atMs, a }: Cast): Action => ({
-  ...{ at: atMs, do: 'change', instance: a, key: 0 },
-  change: chance.is(0.25) ? 'revoke' : 'limit',
+  ...{ at: atMs, do: 'change', instance: a, key: 0, change: changeOf(chance) },
 })
 const cutOff = (chance: Chance) => chance.oneOf(['refuse', 'refuse', 'hold'] as const)
 
@@ -115,6 +116,23 @@ function flushed(cast: Cast): Scene {
   }
 }
 
+/** The key is revoked a second time, by an instance that has Redis, while the first one waits. */
+function repeated(cast: Cast): Scene {
+  const { chance, atMs, a, b, c } = cast
+  const againMs = atMs + chance.between(10, 1000)
+  return {
+    cacheTtlMs: chance.oneOf([1500, 3000]),
+    outageTtlMs: chance.oneOf([0, 2500]),
+    actions: [
+      redisLost(cast),
+      request(atMs - chance.between(20, 800), b),
+      { at: atMs, do: 'change', instance: a, key: 0, change: 'revoke' },
+      { at: againMs, do: 'change', instance: c, key: 0, change: chance.oneOf(['revoke', 'delete owner']) },
+      ...several(chance, 3, () => request(againMs + chance.between(0, 1000), b)),
+    ],
+  }
+}
+
 /** Two changes reach Redis in the wrong order, and `b` reads a standby that lacks the second. */
 function crossed({ chance, atMs, a, b, c }: Cast): Scene {
   const secondMs = atMs + chance.between(10, 150)
@@ -131,16 +149,21 @@ function crossed({ chance, atMs, a, b, c }: Cast): Scene {
   }
 }
 
-/** Redis loses its data while `b` reads a standby that lacks the change. */
-function forgotten({ chance, atMs, a, b }: Cast): Scene {
+/**
+ * Redis loses its data while `b` reads a standby that lacks the change, from before the change or
+ * soon after the loss.
+ */
+function forgotten({ chance, atMs, a, b, c }: Cast): Scene {
   const lostAtMs = atMs + chance.between(5, 300)
+  const standbyAtMs = chance.is(0.5) ? atMs - 50 : lostAtMs + chance.between(2, 40)
   return {
     cacheTtlMs: 3000,
     outageTtlMs: 2500,
     actions: [
-      { at: atMs - 50, do: 'read standby', instance: b, for: 3000, lag: 4000 },
-      change({ chance, atMs, a, b, c: a }),
+      { at: standbyAtMs, do: 'read standby', instance: b, for: 3000, lag: 4000 },
+      change({ chance, atMs, a, b, c }),
       { at: lostAtMs, do: 'flush redis' },
+      request(lostAtMs + 1, b),
       ...several(chance, 4, () => request(lostAtMs + chance.between(10, 1500), b)),
     ],
   }
@@ -183,7 +206,9 @@ function longSilence(cast: Cast): Scene {
 
 /** The last two take a minute of virtual time, so they are rare. */
 export const scenes: ((cast: Cast) => Scene)[] = [
-  ...[split, rollback, overtaken, flushed, crossed, forgotten].flatMap((scene) => Array(8).fill(scene)),
+  ...[split, rollback, overtaken, flushed, repeated, crossed, forgotten].flatMap((scene) =>
+    Array(8).fill(scene),
+  ),
   longWait,
   longSilence,
 ]

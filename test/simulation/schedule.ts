@@ -1,6 +1,6 @@
 /** What happens in one run: requests, changes and faults, made from a seed. */
 import { type Chance, chanceOf } from './chance.ts'
-import { scenes } from './scenes.ts'
+import { changeOf, scenes } from './scenes.ts'
 
 export const instanceCount = 3
 export const keyCount = 2
@@ -10,10 +10,13 @@ export type Peer = 'redis' | 'postgres' | Pool
 export const pools = ['lookups', 'management', 'refusals', 'reports'] as const
 export type Pool = (typeof pools)[number]
 
+/** `expire`: in two seconds. `delete owner`: of all keys. */
+export type Change = 'limit' | 'expire' | 'revoke' | 'delete owner'
+
 /** `at`: milliseconds from the start; `for`: how long it lasts. */
 export type Action = { at: number } & (
   | { do: 'request'; instance: number; key: number; times: number }
-  | { do: 'change'; instance: number; key: number; change: 'revoke' | 'limit' }
+  | { do: 'change'; instance: number; key: number; change: Change }
   | { do: 'pause' | 'kill'; instance: number; for: number }
   | { do: 'jump clock'; of: number | 'redis'; by: number }
   | { do: 'hold' | 'refuse'; instance: number; server: Peer; for: number }
@@ -144,8 +147,13 @@ function anything(chance: Chance): Omit<Schedule, 'seed'> {
   const near = () => Math.max(0, chance.oneOf(changes) + chance.between(-1, 1) ** 3 * 3000)
 
   for (const at of changes) {
-    const change = chance.is(0.25) ? 'revoke' : 'limit'
-    actions.push({ at, do: 'change', change, instance: chance.whole(instanceCount), key: keyOf(chance) })
+    actions.push({
+      at,
+      do: 'change',
+      change: changeOf(chance),
+      instance: chance.whole(instanceCount),
+      key: keyOf(chance),
+    })
     // A copy to act on.
     for (let i = chance.whole(4); i > 0; i--) request(Math.max(0, at - chance.between(0, 1500)))
   }

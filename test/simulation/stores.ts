@@ -4,15 +4,15 @@ import { silenceMs } from '../../src/rules/clock-rates.ts'
 import type { AuditLog, InstanceStore, KeyStore, KeyVersion, Publish } from '../../src/stores.ts'
 import type { Instance, World } from './instance.ts'
 import { createModelPool, keysBehind, type PostgresServer, type Statement } from './postgres.ts'
-import type { Pool } from './schedule.ts'
+import type { Change, Pool } from './schedule.ts'
 import { startMs } from './time.ts'
 
 export interface Stores {
   keys: Pick<KeyStore, 'findByHash'>
   audit: Pick<AuditLog, 'recordRefusals'>
   instances: Pick<InstanceStore, 'fences' | 'report' | 'remove'>
-  /** Resolves to the version that was answered. */
-  changeKey(publish: Publish, keyId: string, change: 'revoke' | 'limit'): Promise<number>
+  /** Resolves to the versions that were answered. */
+  changeKey(publish: Publish, keyId: string, change: Change): Promise<KeyVersion[]>
 }
 
 /** As in src/wiring/pools.ts. */
@@ -52,31 +52,31 @@ export function createStores(world: World, instance: Instance): Stores {
     },
     instances: instanceStore(world, statement(management), statement(reports)),
     changeKey: (publish, keyId, change) =>
-      runPublished<number>({ pool: management, lane: null, publish }, async (sql, committed) => {
+      runPublished<KeyVersion[]>({ pool: management, lane: null, publish }, async (sql, committed) => {
         const versions = await (sql as unknown as Statement)(
           (server, nowS) => changed(server, nowS, keyId, change),
-          ([one]) => one && `commits version ${one.version} of ${keyId}`,
+          (versions) => versions.map((one) => `commits version ${one.version} of ${one.keyId}`).join(', '),
         )
         committed(versions)
-        return versions[0]?.version ?? 0
+        return versions
       }),
   }
 }
 
-/** As src/postgres/keys.ts: what must be published. */
-function changed(
-  { keys, past }: PostgresServer,
-  nowS: number,
-  keyId: string,
-  change: 'revoke' | 'limit',
-): KeyVersion[] {
-  const key = keys.get(keyId)!
-  past.push({ untilMs: nowS * 1000 - startMs, key: { ...key } })
-  if (key.revokedAt !== null && change === 'limit') return []
-  if (key.revokedAt === null) key.version++
-  if (change === 'revoke') key.revokedAt ??= nowS
-  else key.rateLimitRpm = key.rateLimitRpm === 5 ? 8 : 5
-  return [{ keyId, version: key.version }]
+/** As src/postgres/keys.ts and users.ts: what must be published. */
+function changed({ keys, past }: PostgresServer, nowS: number, keyId: string, change: Change): KeyVersion[] {
+  const untilMs = nowS * 1000 - startMs
+  const some = change === 'delete owner' ? [...keys.values()] : [keys.get(keyId)!]
+  return some.flatMap((key) => {
+    past.push({ untilMs, key: { ...key } })
+    if (key.revokedAt !== null && (change === 'limit' || change === 'expire')) return []
+    if (key.revokedAt === null) key.version++
+    if (change === 'revoke') key.revokedAt ??= nowS
+    if (change === 'delete owner') key.ownerDeleted = true
+    if (change === 'expire') key.expiresAt ??= nowS + 2
+    if (change === 'limit') key.rateLimitRpm = key.rateLimitRpm === 5 ? 8 : 5
+    return [{ keyId: key.id, version: key.version }]
+  })
 }
 
 /** As src/postgres/instances.ts. */
