@@ -61,7 +61,7 @@ export function createSend(token: string, options: ClientOptions): Send {
   const base = baseOf(options.baseUrl)
   // The platform's own message would show the token.
   if (typeof token !== 'string' || !visibleAscii.test(token))
-    throw new TypeError('The key must be visible ASCII characters.')
+    throw new TypeError('The key or token must be visible ASCII characters.')
 
   return async <T>(call: Call): Promise<T> => {
     for (let attempt = 0; ; attempt++) {

@@ -238,7 +238,7 @@ t.test('a change has more time than the slowest one takes, and a read 10 s', asy
 t.test('a key that cannot be in a header is refused without being shown', async (t) => {
   for (const key of ['lk_secret\n', '', 'lk_secr et', 'lk_sécret', undefined, null]) {
     const make = () => createClient({ baseUrl: 'http://latchkey.test', key: key as string })
-    t.throws(make, { name: 'TypeError', message: /^The key must be visible ASCII/ })
+    t.throws(make, { name: 'TypeError', message: /^The key or token must be visible ASCII/ })
   }
 })
 
