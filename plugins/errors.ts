@@ -94,7 +94,7 @@ const isUnreadAtEnd = ({ raw }: FastifyRequest, reply: FastifyReply) =>
  * So first read the rest, if it comes in time.
  */
 async function dropBody(body: IncomingMessage) {
-  await finished(body.resume(), { signal: AbortSignal.timeout(dropMaxMs), cleanup: true }).catch(() => {})
+  await finished(body.resume(), { signal: AbortSignal.timeout(dropMaxMs) }).catch(() => {})
 }
 
 function toApiError(error: FastifyError, request: FastifyRequest, redact: ErrorsOptions['redact']): ApiError {

@@ -26,10 +26,12 @@ async function publish(options: {
   raiseMs?: number
   mode?: Counter['mode']
   fences?: Fences | null
+  staleMs?: number
 }) {
-  const { confirms, raiseMs = 0, mode = 'shared', fences = null } = options
+  const { confirms, raiseMs = 0, mode = 'shared', fences = null, staleMs = maxStaleMs } = options
   const tries: unknown[] = []
   const published: number[] = []
+  const slowAtMs: number[] = []
   const counter: Pick<Counter, 'mode' | 'raise'> = {
     mode,
     async raise(versions) {
@@ -43,7 +45,9 @@ async function publish(options: {
   const onPublished = (seconds: number) => published.push(seconds)
   // A copy has aged after 250 ms, 4 % more for slow clocks, and 250 ms for requests on their way. The
   // wait for the fence ends at the first look after 1.56 s.
-  const publish = createPublish({ maxStaleMs, counter, fences, fenceTimeoutMs: 1050, onPublished })
+  const onSlow = () => slowAtMs.push(performance.now() - startMs)
+  const times = { maxStaleMs: staleMs, fenceTimeoutMs: 1050 }
+  const publish = createPublish({ ...times, counter, fences, onPublished, onSlow })
   const error = publish(changes).then(
     () => null,
     (error: unknown) => error,
@@ -52,7 +56,7 @@ async function publish(options: {
     tookMs = performance.now() - startMs
   })
   await clock.tickAsync(endMs)
-  return { error: await error, tries, tookMs, published }
+  return { error: await error, tries, tookMs, published, slowAtMs }
 }
 
 t.test('a confirmed change is answered at once', async (t) => {
@@ -70,6 +74,13 @@ t.test('a change never confirmed is answered when no instance trusts an older co
     const { tookMs, published } = await publish({ confirms: () => false, raiseMs })
     t.strictSame([tookMs, published], [510, [0.51]])
   }
+})
+
+t.test('a change that waits for two seconds is reported as slow, once', async (t) => {
+  const { tookMs, slowAtMs } = await publish({ confirms: () => false, staleMs: 3000 })
+  t.strictSame([tookMs, slowAtMs], [3370, [2000]])
+  t.strictSame((await publish({ confirms: (n) => n === 10 })).slowAtMs, [])
+  t.strictSame((await publish({ confirms: () => false })).slowAtMs, [])
 })
 
 t.test('after that answer it goes on trying for the rest of a minute', async (t) => {

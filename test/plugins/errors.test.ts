@@ -1,11 +1,13 @@
 // Every failure of any app is sent as the envelope, without its cause.
+import { once } from 'node:events'
+import { type AddressInfo, connect } from 'node:net'
 import Fastify from 'fastify'
 import t from 'tap'
 import { ApiError, notFound } from '../../plugins/api-error.ts'
 import errors from '../../plugins/errors.ts'
 import { ajv } from '../../plugins/validation.ts'
 import { errorTable } from '../../schemas/error-table.ts'
-import { docsBase, envelopeOf, otherApp } from './other-app.ts'
+import { docsBase, envelopeOf, otherApp, raw } from './other-app.ts'
 
 t.test('an error is sent with its row of the table', async (t) => {
   const { app } = otherApp(t)
@@ -202,4 +204,36 @@ t.test('onError is called once for each error, with its request, and not for a s
   t.equal(reported.length, 1)
   t.ok(good.headers['x-request-id'], 'every response has its id')
   t.not(good.headers['x-request-id'], answer.headers['x-request-id'])
+})
+
+t.test('an error that ends the connection waits for the rest of the body, any other does not', async (t) => {
+  const { app, reported } = otherApp(t)
+  const refuse = async () => {
+    throw new ApiError('unauthorized')
+  }
+  app.post('/', { onRequest: refuse }, async () => 'never')
+  app.post('/small', { bodyLimit: 2 }, async () => 'never')
+  await app.listen({ host: '127.0.0.1', port: 0 })
+  const head = (path: string, more: string) =>
+    `POST ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n${more}\r\n`
+
+  for (const [path, more, status] of [
+    ['/', 'Connection: close\r\n', 401],
+    ['/small', '', 413],
+  ] as const) {
+    reported.length = 0
+    const client = connect((app.server.address() as AddressInfo).port, '127.0.0.1')
+    client.write(`${head(path, more)}ab`)
+    // It has had time to be refused.
+    t.match(await raw(app, `${head('/', 'Connection: close\r\n')}abcd`), 'HTTP/1.1 401')
+    t.equal(reported.length, 1)
+    client.write('cd')
+    t.match(String(await once(client, 'data')), `HTTP/1.1 ${status}`)
+    t.equal(reported.length, 2)
+    client.destroy()
+  }
+  const client = connect((app.server.address() as AddressInfo).port, '127.0.0.1')
+  client.write(`${head('/', '')}ab`)
+  t.match(String(await once(client, 'data')), 'HTTP/1.1 401')
+  client.destroy()
 })
