@@ -46,7 +46,8 @@ export const externalEnv = (
   more: Env = {},
 ): Env => ({
   DATABASE_URL: databaseUrl,
-  ...(redisUrl !== null && { REDIS_URL: redisUrl }),
+  // Without Redis, a change waits until copies are too old, and a command says so after two seconds.
+  ...(redisUrl !== null ? { REDIS_URL: redisUrl } : { KEY_CACHE_SECONDS: '0' }),
   HASH_SECRET: hashSecret,
   PORT: '0',
   OPS_PORT: '0',
