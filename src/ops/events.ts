@@ -14,8 +14,10 @@ export interface EventsOptions extends LiveSourcesOptions {
   hasTokens: boolean
 }
 
-/** Then the browser connects again, if its session is still good. */
+/** Then the browser connects again at once, if its session is still good. */
 const viewMaxMs = 15 * 60_000
+/** Milliseconds after which a browser connects again. */
+const retryAfter = (ms: number) => `retry: ${ms}\n\n`
 /** A viewer that reads more slowly than this fills is disconnected: some 20 s of events. */
 const behindMaxBytes = 262_144
 
@@ -36,10 +38,13 @@ export async function eventsRoute(app: FastifyInstance, options: EventsOptions) 
     const { stream, viewer } = eventStream()
     const about = { operator, instance: service.instance().id, can_log_out: hasTokens }
     const hello = { ...about, now: Date.now() / 1000 }
-    viewer.send(eventOf('hello', JSON.stringify(hello)))
+    viewer.send(eventOf('hello', JSON.stringify(hello)) + retryAfter(3000))
     const leave = live.watch(viewer)
     if (leave === null) throw unavailable(new Error('too many viewers of the dashboard'), 10)
-    const timer = setTimeout(viewer.end, viewMaxMs)
+    const timer = setTimeout(() => {
+      viewer.send(retryAfter(100))
+      viewer.end()
+    }, viewMaxMs)
     stream.once('close', () => {
       clearTimeout(timer)
       leave()

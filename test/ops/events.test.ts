@@ -105,8 +105,12 @@ t.test('it ends after 15 minutes, so that a session which was ended meanwhile se
   } as never
   const app = Fastify()
   let stream: Readable | undefined
+  let sent = ''
   app.addHook('onSend', async (_request, _reply, payload) => {
     stream = payload as Readable
+    stream.on('data', (piece) => {
+      sent += piece
+    })
   })
   await eventsRoute(app.decorateRequest('operator', 'ada') as never, options)
   app.inject('/admin/events').catch(() => {})
@@ -121,5 +125,7 @@ t.test('it ends after 15 minutes, so that a session which was ended meanwhile se
   clock.tick(1)
   await turns()
   t.equal(shown.readableEnded, true)
+  t.match(sent, /^event: hello\n.*\n\nretry: 3000\n\n/)
+  t.match(sent, /\n\nretry: 100\n\n$/, 'and the browser comes back at once')
   shown.destroy()
 })
