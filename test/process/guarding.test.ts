@@ -87,6 +87,29 @@ t.test('connections and deadlines are those in the table of docs/architecture.md
   )
 })
 
+t.test('the log says what is not written while Postgres is down, and when it is again', async (t) => {
+  const network = await startTcpProxy(t, services.databaseUrl)
+  const instance = await startInstance(t, { ...services, databaseUrl: network.url })
+  const { id } = await makeCaller(instance)
+  network.refuse()
+  network.cut()
+  const levels = { warn: 40, info: 30 }
+  const said = (level: keyof typeof levels, about: RegExp) =>
+    instance.log.filter((line) => line.level === levels[level] && about.test(String(line.msg)))
+  const both = [/^last uses are/, /^this instance .* itself/]
+  await until('it says so', () => {
+    instance.service.lastUsed.note(id, Math.floor(Date.now() / 1000))
+    return both.every((about) => said('warn', about).length > 0)
+  })
+  await network.heal()
+  await until('it says that all is well', () => both.every((about) => said('info', about).length > 0))
+  for (const about of both) {
+    const [down] = said('warn', about)
+    t.match(down, { reason: /\S/, msg: /; will be tried again$/ })
+    t.match(said('info', about)[0]!.msg, / again$/)
+  }
+})
+
 t.test('an instance that counts in memory stores its counts when it stops', async (t) => {
   const alone = { databaseUrl: services.databaseUrl, redisUrl: null, connectRedis: () => undefined as never }
   const first = await startInstance(t, alone)
