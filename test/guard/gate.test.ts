@@ -16,6 +16,7 @@ const never = () => new Promise<never>(() => {})
 const revokedIn = (version: number) => usableKey({ version, revokedAt: 1 })
 
 t.test('a cached key is admitted without a reading, with its number and the counting clock', async (t) => {
+  const clock = setClock(t)
   const { gate, cached, hit, verify, counter, postgres, uses } = gated()
   const key = await cached()
   t.equal(await verify(), key)
@@ -28,6 +29,7 @@ t.test('a cached key is admitted without a reading, with its number and the coun
     resetAtS: 1_767_225_660,
   })
   await hit(key)
+  clock.advance(50)
   await nextTurn()
   t.strictSame(postgres.readings, [], 'also not in the background')
   t.strictSame(uses, [['apk_1', 1_767_225_612]], 'its use is noted once a second')

@@ -83,6 +83,8 @@ const groups: Record<string, string[]> = {
   'fe80:0:0:0': ['fe80::1%eth0', 'fe80::2', 'fe80::1%25x'],
   '0:0:0:0': ['::', '::1'],
   '0:0:1:0': ['0:0:1::', '::1:0:0:0:0:0'],
+  // It is an IPv4 address only after zeros.
+  '1:0:0:0': ['1::ffff:192.0.2.1'],
 }
 t.test('IPv6 addresses share a budget by /64, and an IPv4 address has its own in any form', async (t) => {
   for (const [group, addresses] of Object.entries(groups))

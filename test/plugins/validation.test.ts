@@ -77,8 +77,8 @@ t.test('each fault is named by its path', async (t) => {
     [{ inner: { other: [true, 1] } }, 'inner.other.1', '`inner.other.1` must be of type boolean.'],
     [{ inner: { other: 1 } }, 'inner.other', '`inner.other` must be of type array.'],
   ] as const) {
-    const [code, ...found] = await faultOf(post({ name: 'ab', ...sent }))
-    t.strictSame([code, found[0], found[1]], ['invalid_parameter', param, message])
+    const found = await faultOf(post({ name: 'ab', ...sent }))
+    t.strictSame(found, ['invalid_parameter', param, message, 'Correct the parameter named by `param`.'])
   }
 })
 
