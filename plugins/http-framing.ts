@@ -176,19 +176,18 @@ function checkFraming({ raw }: FastifyRequest, reply: FastifyReply, done: (error
   }
 }
 
-/** Passes the error to the reader of the body, now or once there is one. */
+/** Passes the error to all that read the body: those that do so now, and any that come later. */
 function failBody(request: IncomingMessage, code: ErrorCode, cause: Error) {
   const error = new ApiError(code, { cause })
-  if (request.listenerCount('error') > 0) {
-    request.emit('error', error)
-    return
-  }
-  request.on('newListener', function give(event) {
+  function give(event: string) {
     if (event !== 'error') return
     request.off('newListener', give)
     process.nextTick(() => {
-      // The reader may have stopped again: an error that nobody listens to ends the process.
+      // While it handles the error, a reader may hand the body on to another one.
+      request.on('newListener', give)
+      // A reader may have stopped again: an error that nobody listens to ends the process.
       if (request.listenerCount('error') > 0) request.emit('error', error)
     })
-  })
+  }
+  give('error')
 }

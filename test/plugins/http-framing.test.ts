@@ -193,6 +193,19 @@ t.test('a request whose body stops arriving is 408', async (t) => {
   t.match(reported, [{ error: { code: 'request_timeout' } }])
 })
 
+t.test('a body that can never be complete is answered at once', async (t) => {
+  const { app } = otherApp(t)
+  app.post('/', async () => 'never')
+  const { client, statuses } = await open(t, app)
+  const closed = once(client, 'close')
+  const startMs = performance.now()
+  client.end(halfBody)
+  await closed
+  t.strictSame(statuses(), [400])
+  // Where a rest may come, the answer waits 3 s for it.
+  t.ok(performance.now() - startMs < 2000)
+})
+
 t.test('a client that resets its connection within a body has sent nothing malformed', async (t) => {
   const { app, reported } = otherApp(t)
   const { onRequest, hasArrived, release } = holdRequest()
