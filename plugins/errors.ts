@@ -86,14 +86,14 @@ export default fp<ErrorsOptions>(
 )
 
 /** The connection ends with this response (after a 413 always), and the client may still be sending. */
-const isUnreadAtEnd = ({ raw }: FastifyRequest, reply: FastifyReply) =>
+export const isUnreadAtEnd = ({ raw }: FastifyRequest, reply: FastifyReply) =>
   !raw.complete && (!reply.raw.shouldKeepAlive || reply.hasHeader('connection'))
 
 /**
  * Closing the connection of a client that is still sending is a reset, and it may lose the response.
- * So first read the rest, if it comes in time.
+ * So first read the rest, if it comes in time. Never rejects.
  */
-async function dropBody(body: IncomingMessage) {
+export async function dropBody(body: IncomingMessage) {
   await finished(body.resume(), { signal: AbortSignal.timeout(dropMaxMs) }).catch(() => {})
 }
 

@@ -1,5 +1,7 @@
 // /v1/verify as gateways call it: with the method, path and body of the request that they are asked for.
+import { once } from 'node:events'
 import { METHODS } from 'node:http'
+import { connect } from 'node:net'
 import t from 'tap'
 import { makeCaller, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
@@ -42,6 +44,26 @@ t.test('a body of any kind is ignored, and does not change the next request of i
       for (const body of ['{"name":', 'x'.repeat(20_000), ''])
         t.equal((await send(method, '/v1/verify/a', headers, body)).status, 200, `${method} ${type}`)
     }
+  }
+})
+
+t.test('a response that ends the connection waits for the rest of an ignored body', async (t) => {
+  for (const line of ['POST /v1/verify', 'PUT /v1/verify/orders', 'DELETE /v1/verify']) {
+    const client = connect(instance.port, '127.0.0.1')
+    t.teardown(() => client.destroy())
+    let received = ''
+    client.on('data', (piece) => {
+      received += piece
+    })
+    const closed = once(client, 'close')
+    const head = `${line} HTTP/1.1\r\nHost: x\r\n${authorization}\r\nConnection: close\r\n`
+    client.write(`${head}Content-Length: 4\r\n\r\nab`)
+    // It has had time to be answered.
+    for (let others = 0; others < 3; others++) await send('POST', '/v1/verify')
+    t.equal(received, '')
+    client.write('cd')
+    await closed
+    t.match(received, /^HTTP\/1.1 200 OK/)
   }
 })
 

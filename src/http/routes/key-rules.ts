@@ -1,6 +1,7 @@
 /** What the routes of callers and those of operators have in common. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ApiError } from '../../../plugins/api-error.ts'
+import { dropBody, isUnreadAtEnd } from '../../../plugins/errors.ts'
 import { listLimitMax } from '../../../schemas/bounds.ts'
 import { KeyParams, PatchKeyBody, RotateKeyBody, withMaxRateLimit } from '../../../schemas/key.ts'
 import type { LastUsed } from '../../guard/last-used.ts'
@@ -106,9 +107,11 @@ export function optionalBody(request: FastifyRequest, _reply: FastifyReply, done
 
 /**
  * For routes that ignore their body, such as DELETE (RFC 9110, section 9.3.5). It is not read, so
- * nothing about it can be invalid.
+ * nothing about it can be invalid, but if the connection ends with the response, it arrives first.
  */
-export function ignoreBody({ raw }: FastifyRequest, _reply: FastifyReply, done: () => void) {
+export function ignoreBody(request: FastifyRequest, reply: FastifyReply, done: () => void) {
+  const { raw } = request
   for (const name of ['content-type', 'content-length', 'transfer-encoding']) delete raw.headers[name]
-  done()
+  if (isUnreadAtEnd(request, reply)) dropBody(raw).then(done)
+  else done()
 }
