@@ -93,6 +93,32 @@ t.test('during DRAIN_SECONDS it takes requests, and each answer ends its connect
   t.ok(performance.now() - startMs >= 2000)
 })
 
+t.test('during DRAIN_SECONDS an answer waits for the rest of the request', async (t) => {
+  const service = await serve(t, { DRAIN_SECONDS: '5' })
+  service.kill('SIGTERM')
+  await stopping(service)
+  for (const [token, status] of [
+    [caller.token, 200],
+    ['nobody', 401],
+  ]) {
+    const client = connect(service.port, '127.0.0.1')
+    t.teardown(() => client.destroy())
+    let received = ''
+    client.on('data', (piece) => {
+      received += piece
+    })
+    const closed = once(client, 'close')
+    const head = `POST /v1/verify HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n`
+    client.write(`${head}Content-Length: 4\r\n\r\nab`)
+    // It has had time to be answered.
+    for (let others = 0; others < 3; others++) await ask(`GET ${service.url}/v1/verify`)
+    t.equal(received, '')
+    client.write('cd')
+    await closed
+    t.match(received, new RegExp(`^HTTP/1.1 ${status} [^]*^connection: close`, 'im'))
+  }
+})
+
 t.test('a request that never arrives completely does not delay a stop', async (t) => {
   const service = await serve(t)
   const half = await holdCreation(t, service, caller.token)
