@@ -5,8 +5,9 @@
  * route that says nothing is protected.
  *
  * Every refusal is recorded before the 401 is sent. Someone who guesses tokens gets few guesses a
- * minute: after that, no token helps, so a right guess shows nothing. What other sites' pages send has
- * a budget of its own, or any page that an operator visits could keep the operator out.
+ * minute: after that, no token helps, so a right guess shows nothing. Refusals of requests that guess
+ * nothing have a budget of their own, or any page that an operator visits could keep the operator out:
+ * a browser sends requests for it, but no token.
  *
  * Runs in onRequest, for unknown routes too, so that nobody without a token learns which routes
  * exist.
@@ -19,7 +20,7 @@ import fp from 'fastify-plugin'
 import { ApiError, unavailable } from '../../plugins/api-error.ts'
 import type { LoginBody } from '../../schemas/login.ts'
 import type { OperatorRefusalReason } from '../../schemas/refusal.ts'
-import { createRefusalBudget, type RefusalBudget } from '../guard/refusal-budget.ts'
+import { createRefusalBudget } from '../guard/refusal-budget.ts'
 import type { OperatorToken, Sessions } from './sessions.ts'
 
 export interface OperatorAuthOptions {
@@ -36,7 +37,7 @@ export interface OperatorAuthOptions {
 /** Stores the reason. The 401 is sent when it resolves; if it rejects, the response is a 503. */
 export type RecordOperatorRefusal = (reason: OperatorRefusalReason, request: FastifyRequest) => Promise<void>
 
-/** Refusals of one address in a minute. A person who mistypes a token needs far fewer. */
+/** Refusals of one address in a minute, in each budget. A person who mistypes a token needs far fewer. */
 export const refusalsPerAddressRpm = 60
 
 declare module 'fastify' {
@@ -62,7 +63,7 @@ export default fp<OperatorAuthOptions>(
     const scraperOf = tokenReader(metricsToken === null ? [] : [{ name: 'metrics', token: metricsToken }])
     const newBudget = () => createRefusalBudget({ perMinute: refusalsPerAddressRpm, now })
     const guesses = newBudget()
-    const foreignPages = newBudget()
+    const others = newBudget()
     const isBoundToLoopback = () => isLoopback((app.server.address() as AddressInfo | null)?.address ?? '')
 
     app.decorateRequest('operator', null)
@@ -75,7 +76,7 @@ export default fp<OperatorAuthOptions>(
         return done()
       }
       const reason = pageFault(request)
-      if (reason !== null) return refuse(request, reason, foreignPages, done)
+      if (reason !== null) return refuse(request, reason, done)
       if (credential === 'login') return check(request, () => null, done)
       check(request, credential === 'metrics' ? scraperFault : operatorFault, done)
     })
@@ -94,17 +95,12 @@ export default fp<OperatorAuthOptions>(
       if (waitS > 0) return done(tooManyRefusals(waitS))
       const reason = faultOf(request)
       if (reason === null) return done()
-      refuse(request, reason, guesses, done)
+      refuse(request, reason, done)
     }
 
-    function refuse(
-      request: FastifyRequest,
-      reason: OperatorRefusalReason,
-      budget: RefusalBudget,
-      done: (error?: Error) => void,
-    ) {
-      const waitS = budget.take(request.ip)
-      if (waitS > 0) return done(tooManyRefusals(waitS, 'Origin and Host'))
+    function refuse(request: FastifyRequest, reason: OperatorRefusalReason, done: (error?: Error) => void) {
+      const waitS = (reason === 'wrong_token' ? guesses : others).take(request.ip)
+      if (waitS > 0) return done(tooManyRefusals(waitS, 'token, Origin and Host'))
       record(reason, request).then(
         () => done(unauthorized(request.routeOptions.config.credential)),
         (cause) => done(unavailable(cause)),

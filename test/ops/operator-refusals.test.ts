@@ -123,30 +123,36 @@ t.test('an address has 60 refusals a minute; then no token helps until the minut
   t.equal(await wrong(), 401)
 })
 
-t.test("other sites' pages have a budget of their own: they keep no operator out", async (t) => {
-  const { ask } = await listener(t)
-  const before = await refusals()
-  const page = { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'no-cors' }
-  const frame = { ...page, 'sec-fetch-mode': 'navigate', 'sec-fetch-dest': 'iframe' }
-  const loadedBy = [
-    ['/admin/users', page],
-    ['/metrics', page],
-    ['/admin/users', frame],
-  ] as const
-  const get = (n: number) => {
-    const [path, headers] = loadedBy[n % loadedBy.length]!
-    return ask('GET', path, { headers })
-  }
-  for (let n = 0; n < 60; n++) t.equal((await get(n)).status, 401)
-  for (let n = 0; n < 3; n++) {
-    const refused = await get(n)
-    expectError(t, refused, 'rate_limit_exceeded')
-    t.match(refused.body.error.suggestion, /Origin and Host\.$/)
-  }
-  t.equal(await refusals(), before + 60)
-  t.equal((await ask('GET', '/admin/users', { token: ada })).status, 200)
-  t.equal((await ask('GET', '/admin/users', { token: `${ada}x` })).status, 401)
-})
+t.test(
+  'requests that guess no token have a budget of their own: no page keeps an operator out',
+  async (t) => {
+    const { ask } = await listener(t)
+    const before = await refusals()
+    const page = { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'no-cors' }
+    const frame = { ...page, 'sec-fetch-mode': 'navigate', 'sec-fetch-dest': 'iframe' }
+    const loadedBy = [
+      ['/admin/users', page],
+      ['/metrics', page],
+      ['/admin/users', frame],
+      // Over plain http beyond localhost, a browser does not say which page it is for.
+      ['/admin/users', {}],
+      ['/metrics', {}],
+    ] as const
+    const get = (n: number) => {
+      const [path, headers] = loadedBy[n % loadedBy.length]!
+      return ask('GET', path, { headers })
+    }
+    for (let n = 0; n < 60; n++) t.equal((await get(n)).status, 401)
+    for (let n = 0; n < loadedBy.length; n++) {
+      const refused = await get(n)
+      expectError(t, refused, 'rate_limit_exceeded')
+      t.match(refused.body.error.suggestion, /token, Origin and Host\.$/)
+    }
+    t.equal(await refusals(), before + 60)
+    t.equal((await ask('GET', '/admin/users', { token: ada })).status, 200)
+    t.equal((await ask('GET', '/admin/users', { token: `${ada}x` })).status, 401)
+  },
+)
 
 t.test('a refusal that cannot be recorded is a 503', async (t) => {
   const { ask } = await listener(t)
