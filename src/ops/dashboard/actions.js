@@ -16,16 +16,18 @@ const graces = [
  */
 function actions({ id, name }, { isShowing, find, warn }) {
   const status = el('p', { role: 'status' })
-  const again = () => isShowing(id) && find(id)
+  const again = (done) => isShowing(id) && find(id, done)
 
   async function act(what, change, after = again) {
+    const title = `${what} “${visible(name)}”: `
     status.className = ''
     status.textContent = 'Waiting until every instance knows…'
     try {
-      await after(await change())
+      const result = await change()
+      await after(`${title}done. `, result)
     } catch (error) {
       const text = `${error.message} ${error.suggestion ?? ''}`
-      if (!status.isConnected) return warn(`${what} “${visible(name)}”: ${text}`)
+      if (!status.isConnected) return warn(title + text)
       status.className = 'fault'
       status.textContent = text
     }
@@ -74,9 +76,9 @@ export function keyActions({ key, user, state }, page) {
       await act(
         'Rotate',
         () => request('POST', `${url}/rotate`, body),
-        async (successor) => {
+        async (done, successor) => {
           showOnce(successor)
-          if (page.isShowing(key.id)) await page.find(successor.id)
+          if (page.isShowing(key.id)) await page.find(successor.id, done)
         },
       )
       isRotating = false
@@ -112,8 +114,8 @@ export function revokeKeysAction(user, page) {
         act(
           'Revoke all keys of',
           () => request('POST', `/admin/users/${user.id}/revoke-keys`),
-          async ({ revoked }) => {
-            await again()
+          async (done, { revoked }) => {
+            await again(done)
             if (page.isShowing(user.id))
               say(`${count(revoked)} ${revoked === 1 ? 'key was' : 'keys were'} revoked.`)
           },

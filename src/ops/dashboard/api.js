@@ -27,9 +27,9 @@ export async function request(method, path, json) {
     })
   })
   const body = bodyOf(text)
-  if (ok && body !== undefined) return body
+  if (status === 204 || (ok && body)) return body
   const notOurs = { message: 'The answer is not from Latchkey. Is there a proxy in between?' }
-  throw new Fault(status, body?.error ?? notOurs)
+  throw new Fault(status, typeof body?.error?.message === 'string' ? body.error : notOurs)
 }
 
 /** A connection may also break off within the body. */
@@ -38,12 +38,11 @@ async function ask(path, options) {
   return { ok: response.ok, status: response.status, text: await response.text() }
 }
 
-/** A proxy may answer in its own words: undefined. */
+/** A proxy may answer in its own words, or with nothing: null. */
 function bodyOf(text) {
-  if (text === '') return null
   try {
     return JSON.parse(text)
   } catch {
-    return undefined
+    return null
   }
 }

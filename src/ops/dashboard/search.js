@@ -6,7 +6,10 @@ import { request } from './api.js'
 import { byId } from './dom.js'
 import { showFound } from './found.js'
 
-/** `find` looks something up and shows it; `findRefusals` shows the newest 401s for a reason. */
+/**
+ * `find` looks something up and shows it; `findRefusals` shows the newest 401s for a reason. `done`
+ * says what has been done before, in case that nothing can be shown.
+ */
 export function createSearch() {
   const query = byId('query')
   const fault = byId('search-fault')
@@ -17,13 +20,13 @@ export function createSearch() {
   let shownId
   const isShowing = (id) => id === shownId
 
-  const find = (text) =>
+  const find = (text, done) =>
     show(async (isLatest) => {
       const found = await request('POST', '/admin/lookup', { query: text })
       // A whole key does not stay on the screen.
       if (isLatest()) query.value = found.type === 'key' ? found.key.id : text
       return found
-    })
+    }, done)
 
   const findRefusals = (reason, since) =>
     show(async () => {
@@ -32,7 +35,7 @@ export function createSearch() {
     })
 
   /** Of several at once, the last one is shown. */
-  async function show(look) {
+  async function show(look, done = '') {
     const search = ++searches
     const isLatest = () => search === searches
     shownId = undefined
@@ -44,7 +47,7 @@ export function createSearch() {
     } catch (error) {
       if (!isLatest()) return
       close()
-      warn(`${error.message} ${error.suggestion ?? ''}`)
+      warn(`${done}${error.message} ${error.suggestion ?? ''}`)
       if (error.status === 401) location.reload()
     }
   }
