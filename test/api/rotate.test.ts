@@ -5,6 +5,7 @@ import { useServices } from '../services/index.ts'
 import { openDatabase } from './database.ts'
 import { type Code, expectError, expectRated } from './expect-error.ts'
 import { expectKey } from './expect-key.ts'
+import { sendRaw } from './raw-http.ts'
 
 const services = await useServices(t)
 const env = { MAX_KEYS_PER_USER: '40' }
@@ -131,6 +132,10 @@ t.test('an empty body is like none, whatever its type', async (t) => {
     const { status } = await rotate((await make()).id, ask)
     t.equal(status, 201)
   }
+  // `fetch` always sends a length.
+  const headers = [`Authorization: Bearer ${admin.token}`, 'Content-Type: text/plain']
+  const path = `/v1/keys/${(await make()).id}/rotate`
+  t.equal((await sendRaw(instance.port, 'POST', path, headers)).status, 201)
 })
 
 t.test('a bad body rotates nothing', async (t) => {

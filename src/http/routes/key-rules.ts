@@ -101,7 +101,8 @@ export function pageOf<T>(found: T[], limit: number, cursorOf: (last: T) => stri
 /** For a body whose members are all optional: no body is an empty one, whatever its type. */
 export function optionalBody(request: FastifyRequest, _reply: FastifyReply, done: () => void) {
   request.body = {}
-  if (request.headers['content-length'] === '0') delete request.raw.headers['content-type']
+  const { 'content-length': length = '0', 'transfer-encoding': coding } = request.headers
+  if (length === '0' && coding === undefined) delete request.raw.headers['content-type']
   done()
 }
 
