@@ -34,7 +34,7 @@ export async function eventsRoute(app: FastifyInstance, options: EventsOptions) 
   } as const
 
   // A HEAD would take the place of a viewer and read nothing.
-  app.get('/admin/events', { schema, exposeHeadRoute: false }, ({ operator }, reply) => {
+  app.get('/admin/events', { schema, exposeHeadRoute: false }, ({ operator, raw }, reply) => {
     const { stream, viewer } = eventStream()
     const about = { operator, instance: service.instance().id, can_log_out: hasTokens }
     const hello = { ...about, now: Date.now() / 1000 }
@@ -45,7 +45,10 @@ export async function eventsRoute(app: FastifyInstance, options: EventsOptions) 
       viewer.send(retryAfter(100))
       viewer.end()
     }, viewMaxMs)
+    // The connection of a viewer that has left stays half open until something is written to it.
+    raw.socket.once('end', viewer.end)
     stream.once('close', () => {
+      raw.socket.off('end', viewer.end)
       clearTimeout(timer)
       leave()
     })

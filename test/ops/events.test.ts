@@ -1,4 +1,5 @@
 // The stream behind the dashboard: real traffic is in it within two seconds, and it ends with the instance.
+import { type AddressInfo, connect } from 'node:net'
 import type { Readable } from 'node:stream'
 import FakeTimers from '@sinonjs/fake-timers'
 import Fastify from 'fastify'
@@ -92,18 +93,42 @@ t.test('a viewer that does not read is disconnected, and one that has ended gets
   t.equal(String(await ended.stream.toArray()), 'a')
 })
 
-t.test('it ends after 15 minutes, so that a session which was ended meanwhile sees no more', async (t) => {
-  const clock = FakeTimers.install({
-    toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'],
-    shouldClearNativeTimers: true,
-  })
-  t.teardown(() => clock.uninstall())
+/** A stream of an instance about which nothing is known, so it has no events after the first ones. */
+async function quietStream() {
   const down = async () => Promise.reject(new Error('down'))
   const options = {
     service: { stores: { audit: {} }, health: down, instance: () => ({ id: 'ins_1' }) },
     ...{ board: { read: down }, fleet: { read: down }, isClosing: () => false, hasTokens: true },
   } as never
   const app = Fastify()
+  await eventsRoute(app.decorateRequest('operator', 'ada') as never, options)
+  return app
+}
+
+t.test('a viewer that has left gives up its place without waiting for an event', async (t) => {
+  const app = await quietStream()
+  Object.assign(app.server, { httpAllowHalfOpen: true })
+  t.teardown(() => app.close())
+  await app.listen({ host: '127.0.0.1', port: 0 })
+  const client = connect((app.server.address() as AddressInfo).port, '127.0.0.1')
+  t.teardown(() => client.destroy())
+  let received = ''
+  client.on('data', (piece) => {
+    received += piece
+  })
+  client.write('GET /admin/events HTTP/1.1\r\nHost: x\r\n\r\n')
+  await until('all is sent that is known', () => received.includes('event: instances'))
+  client.end()
+  await until('the stream has ended', () => received.endsWith('\r\n0\r\n\r\n'))
+})
+
+t.test('it ends after 15 minutes, so that a session which was ended meanwhile sees no more', async (t) => {
+  const clock = FakeTimers.install({
+    toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'],
+    shouldClearNativeTimers: true,
+  })
+  t.teardown(() => clock.uninstall())
+  const app = await quietStream()
   let stream: Readable | undefined
   let sent = ''
   app.addHook('onSend', async (_request, _reply, payload) => {
@@ -112,7 +137,6 @@ t.test('it ends after 15 minutes, so that a session which was ended meanwhile se
       sent += piece
     })
   })
-  await eventsRoute(app.decorateRequest('operator', 'ada') as never, options)
   app.inject('/admin/events').catch(() => {})
   while (stream === undefined) await new Promise(setImmediate)
   const shown = stream
