@@ -14,14 +14,14 @@ export async function ensurePartitions(sql: Query): Promise<void> {
 
 /**
  * Drops partitions in which every entry is older than `days`, except those in use: the oldest 50 at
- * most. Resolves to the names of the dropped ones.
+ * most, and none while another instance does. Resolves to the names of the dropped ones.
  */
 export async function dropAuditPartitions(sql: Query, days: number): Promise<string[]> {
   const dropped = await sql`select drop_audit_partitions(${days}::int) as name`
   return dropped.map(({ name }) => name)
 }
 
-/** The same for usage by minute; drops hours too that are past their time. */
+/** The same for usage by minute. If there are none, a day of hours that are past their time. */
 export async function dropUsagePartitions(sql: Query, days: number): Promise<string[]> {
   const dropped = await sql`select drop_usage_partitions(${days}::int) as name`
   return dropped.map(({ name }) => name)

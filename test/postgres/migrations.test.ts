@@ -2,9 +2,10 @@
 // once.
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer } from 'node:net'
+import postgres from 'postgres'
 import t, { type Test } from 'tap'
 import { compareSchema, migrate } from '../../src/postgres/migrate.ts'
-import { dropAuditPartitions, ensurePartitions } from '../../src/postgres/partitions.ts'
+import { dropAuditPartitions, dropUsagePartitions, ensurePartitions } from '../../src/postgres/partitions.ts'
 import { until } from '../process/until.ts'
 import { openDatabase, useServices } from '../services/index.ts'
 
@@ -270,6 +271,33 @@ t.test('partitions of a migrated database', async (t) => {
     t.strictSame(await drop(), [other])
     await sql`drop view refusals_of_a_day`
     t.strictSame(await drop(), [viewed])
+  })
+
+  await t.test('it gives up after 5 that are in use, as all are during a backup', async (t) => {
+    await createDays(sql, -40, -33)
+    let warnings = 0
+    const own = postgres(url, { max: 1, onnotice: () => warnings++ })
+    t.teardown(() => own.end({ timeout: 1 }))
+    await sql.begin(async (backup) => {
+      await backup`lock table audit_refusals in access share mode`
+      t.strictSame(await dropAuditPartitions(own, 30), [])
+    })
+    t.equal(warnings, 5)
+    t.equal((await dropAuditPartitions(own, 30)).length, 8)
+  })
+
+  await t.test('while one instance drops, others start, and leave it to that one', async (t) => {
+    await createDays(sql, -40, -40)
+    await sql.begin(async (other) => {
+      for (const parent of ['audit_refusals', 'key_usage'])
+        await other`select pg_advisory_xact_lock(hashtext(${`latchkey partitions of ${parent}`}))`
+      t.strictSame(await migrate(url), [])
+      t.strictSame(await dropAuditPartitions(sql, 30), [])
+      // It reads nothing before it knows, or the two might wait for each other.
+      await other`lock table key_usage in access exclusive mode`
+      t.strictSame(await dropUsagePartitions(sql, 30), [])
+    })
+    t.equal((await dropAuditPartitions(sql, 30)).length, 1)
   })
 
   await t.test('one call drops the 50 oldest: each holds 13 locks until it ends', async (t) => {

@@ -207,6 +207,7 @@ t.test(
       await usage.report(day, 1)
     }
     const drop = (days: number) => pool.run((sql) => dropUsagePartitions(sql, days))
+    const nameOf = (day: number) => new Date(at(day) * 1000).toISOString().slice(0, 10).replaceAll('-', '')
     t.strictSame(await drop(3), [], 'they are not rolled up')
     const starts = async (table: string) =>
       (
@@ -216,10 +217,18 @@ t.test(
     t.equal((await drop(460)).length, 1)
     t.strictSame(await starts('key_usage_hours'), days, 'hours stay until their day is rolled up')
     while (await usage.rollUp(at(midnight + 4))) {}
-    await drop(460)
+    t.strictSame(await drop(460), [`key_usage_hours of ${nameOf(days[0]!)}`])
     t.strictSame(await starts('key_usage_hours'), days.slice(1), 'hours are kept as long as minutes')
+    await sql`
+      insert into key_usage_hours
+      select starts_at - interval '2 days', requests, limited, key_id from key_usage_hours order by starts_at limit 1`
     t.equal((await drop(2)).length, 2)
     t.strictSame(await starts('key_usage'), days.slice(3))
+    const older = days[1]! - 2880
+    t.strictSame(await starts('key_usage_hours'), [older, ...days.slice(1)], 'first the partitions')
+    t.strictSame(await drop(2), [`key_usage_hours of ${nameOf(older)}`], 'then one day of hours')
+    t.strictSame(await drop(2), [`key_usage_hours of ${nameOf(days[1]!)}`])
+    t.strictSame(await drop(2), [])
     t.strictSame(await starts('key_usage_hours'), days.slice(2))
     t.strictSame(await starts('usage_minutes'), days.slice(2))
     t.strictSame(await starts('key_usage_days'), days)
