@@ -87,6 +87,7 @@ export function createPool(options: PoolOptions): Pool {
   let readOnly = false
   let nextSearchMs = 0
   let pauseMs = 0
+  let isClosed = false
   const connectOptions = {
     max: 1,
     connect_timeout: 2,
@@ -160,7 +161,7 @@ export function createPool(options: PoolOptions): Pool {
    * have committed a change.
    */
   function renew(old: Connections) {
-    if (old !== current) return
+    if (old !== current || isClosed) return
     current = open()
     for (const sql of old.all) sql.end({ timeout: 1 }).catch(() => {})
     for (const place of places) place.leave()
@@ -243,7 +244,10 @@ export function createPool(options: PoolOptions): Pool {
   return {
     run: (work, lane) => runAs('read', work, lane),
     change: (work, lane) => runAs('change', work, lane),
-    close: server.close,
+    close() {
+      isClosed = true
+      return server.close()
+    },
   }
 }
 

@@ -222,6 +222,19 @@ t.test('closing lets what is under way finish', async (t) => {
   t.equal(await working, 7)
 })
 
+t.test('a closed pool opens no connection again, not even for one that ends meanwhile', async (t) => {
+  const look = openDatabase(t, server.url)
+  const pool = open(t, { purpose: 'closed', timeoutMs: 30_000 })
+  const asleep = pool.run((sql) => sql`select pg_sleep(30)`)
+  asleep.catch(() => {})
+  await untilAsleep(t)
+  const closed = pool.close()
+  await look`select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'latchkey closed'`
+  await closed
+  await t.rejects(asleep)
+  await t.rejects(ask(pool))
+})
+
 t.test('the name of a database may have any letters', async (t) => {
   const name = 'ö n% 1'
   const admin = openDatabase(t, server.url)
