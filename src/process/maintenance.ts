@@ -9,18 +9,23 @@ const everyMs = 3_600_000
 /** Every refusal fails while a partition is missing, and each asks for it. */
 const createEveryMs = 10_000
 
-/** Resolves after the first round. Never rejects: a failure is logged. */
+/**
+ * Resolves when the partitions of the coming days are there; dropping old ones may take long. Never
+ * rejects: a failure is logged.
+ */
 export async function startMaintenance(stores: Pick<Stores, 'maintain' | 'createPartitions'>, log: Lines) {
-  const onFault = (error: unknown) =>
-    log.error({ err: error }, 'partition maintenance failed; will be tried again')
-  const round = () =>
-    stores.maintain().then((dropped) => {
-      if (dropped.length > 0) log.info({ partitions: dropped }, 'partitions past their retention dropped')
-    }, onFault)
+  let isStopped = false
+  function onFault(error: unknown) {
+    if (!isStopped) log.error({ err: error }, 'partition maintenance failed; will be tried again')
+  }
+  const onDropped = (partitions: string[]) =>
+    log.info({ partitions }, 'partitions past their retention dropped')
+  const round = () => void stores.maintain(onDropped).catch(onFault)
   let createdAtMs = -createEveryMs
   const timer = setInterval(round, everyMs)
   timer.unref()
-  await round()
+  await stores.createPartitions().catch(onFault)
+  round()
   return {
     /**
      * The timer stands still while the machine sleeps, and the clock of Postgres may jump. Drops
@@ -31,6 +36,9 @@ export async function startMaintenance(stores: Pick<Stores, 'maintain' | 'create
       createdAtMs = performance.now()
       stores.createPartitions().then(() => log.warn('missing partitions created'), onFault)
     },
-    stop: () => clearInterval(timer),
+    stop() {
+      isStopped = true
+      clearInterval(timer)
+    },
   }
 }

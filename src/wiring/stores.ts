@@ -38,12 +38,14 @@ export interface Stores extends Pick<Database, 'embedded' | 'applied'> {
   /** Creates the partitions of today and of the coming days. */
   createPartitions(): Promise<void>
   /**
-   * Creates upcoming partitions and drops those past AUDIT_RETENTION_DAYS or USAGE_RETENTION_DAYS.
-   * Returns the names dropped. Forgets silent instances.
+   * Creates upcoming partitions and drops those past AUDIT_RETENTION_DAYS or USAGE_RETENTION_DAYS;
+   * `onDropped` gets their names, also if it rejects afterwards. Forgets silent instances.
    */
-  maintain(): Promise<string[]>
+  maintain(onDropped: OnDropped): Promise<void>
   close(): Promise<void>
 }
+
+export type OnDropped = (partitions: string[]) => void
 
 /** A request is then answered 503. Instances report once a second, so two reports fit. */
 const requestFenceTimeoutMs = 4000
@@ -66,7 +68,7 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
   counting.catch(() => {})
   try {
     const database = await open(openDatabase(config, options))
-    const [pools, hasher, counter] = await allOpen([
+    const [pools, hasher, counter] = await allSettled([
       open(openPools(database, options)),
       openHasher(config, database, options),
       counting,
@@ -107,7 +109,7 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
       embedded: database.embedded,
       applied: database.applied,
       createPartitions: () => pools.background.run(ensurePartitions),
-      maintain: () => maintain(pools, config),
+      maintain: (onDropped) => maintain(pools, config, onDropped),
       close,
     }
   } catch (error) {
@@ -117,30 +119,24 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
   }
 }
 
-/** Rejects only when each has settled, so that the caller can close those that did open. */
-async function allOpen<T extends readonly unknown[]>(opening: { [K in keyof T]: Promise<T[K]> }): Promise<T> {
-  await Promise.allSettled(opening)
-  return (await Promise.all(opening)) as unknown as T
+/** Rejects only when each has settled, so that the caller can close what did open. */
+async function allSettled<T extends readonly unknown[]>(all: { [K in keyof T]: Promise<T[K]> }): Promise<T> {
+  await Promise.allSettled(all)
+  return (await Promise.all(all)) as unknown as T
 }
 
-async function maintain({ background, usage }: Pools, config: Config): Promise<string[]> {
+async function maintain({ background, usage }: Pools, config: Config, onDropped: OnDropped) {
   // In two steps: a partition that cannot be dropped now must not prevent upcoming ones from being
   // created.
   await background.run(ensurePartitions)
-  const drops = await Promise.allSettled([
-    dropAll(() => background.run((sql) => dropAuditPartitions(sql, config.auditRetentionDays))),
-    dropAll(() => usage.run((sql) => dropUsagePartitions(sql, config.usageRetentionDays))),
+  await allSettled([
+    dropAll(() => background.run((sql) => dropAuditPartitions(sql, config.auditRetentionDays)), onDropped),
+    dropAll(() => usage.run((sql) => dropUsagePartitions(sql, config.usageRetentionDays)), onDropped),
     background.run(dropSilentInstances),
   ])
-  return drops.flatMap((drop) => {
-    if (drop.status === 'rejected') throw drop.reason
-    return drop.value ?? []
-  })
 }
 
 /** One call drops a bounded number of partitions, so calls until one drops none. */
-async function dropAll(drop: () => Promise<string[]>): Promise<string[]> {
-  const all: string[] = []
-  for (let dropped = await drop(); dropped.length > 0; dropped = await drop()) all.push(...dropped)
-  return all
+async function dropAll(drop: () => Promise<string[]>, onDropped: OnDropped) {
+  for (let dropped = await drop(); dropped.length > 0; dropped = await drop()) onDropped(dropped)
 }

@@ -38,7 +38,7 @@ t.test('a killed instance is shown as not alive, for an hour', async (t) => {
     select ${id}, version, started_at, now() - ${ago}::text::interval, counting, postgres, traffic, fence from instances limit 1`
   await dead('ins_killed', '59 minutes')
   await dead('ins_forgotten', '61 minutes')
-  await instance.service.stores.maintain()
+  await instance.service.stores.maintain(() => {})
   t.strictSame((await listed()).map(({ id, alive }) => [id === 'ins_killed', alive]).sort(), [
     [false, true],
     [true, false],

@@ -2,6 +2,7 @@
 import FakeTimers from '@sinonjs/fake-timers'
 import t from 'tap'
 import { startMaintenance } from '../../src/process/maintenance.ts'
+import type { OnDropped } from '../../src/wiring/stores.ts'
 
 t.test('a round at the start and one each hour, until it is stopped', async (t) => {
   const clock = FakeTimers.install({ toFake: ['setInterval', 'clearInterval'] })
@@ -12,20 +13,39 @@ t.test('a round at the start and one each hour, until it is stopped', async (t) 
     error: (_: object, line: string) => lines.push(line),
   }
   let rounds = 0
-  const maintain = async () => {
-    if (++rounds === 2) throw new Error('Postgres is down')
-    return rounds === 3 ? ['audit_refusals_20261001'] : []
+  let fail = (_: Error) => {}
+  const maintain = async (onDropped: OnDropped) => {
+    if (++rounds === 2) onDropped(['audit_refusals_20261001'])
+    if (rounds < 4) throw new Error('Postgres is down')
+    await new Promise((_resolve, reject) => {
+      fail = reject
+    })
   }
-  const { stop } = await startMaintenance({ maintain, createPartitions: async () => {} }, log as never)
-  t.strictSame([rounds, lines], [1, []])
+  let created = 0
+  const createPartitions = async () => {
+    created++
+    throw new Error('Postgres is down')
+  }
+  const { stop } = await startMaintenance({ maintain, createPartitions }, log as never)
+  t.strictSame([created, rounds], [1, 1])
   for (const expected of [2, 3, 4]) {
     await clock.tickAsync(3_600_000)
     t.equal(rounds, expected)
   }
-  t.match(lines, [/maintenance failed/, /dropped/])
+  const failed = /maintenance failed/
+  t.match(lines, [failed, failed, /dropped/, failed, failed])
+  t.equal(lines.length, 5)
   stop()
+  fail(new Error('Postgres is down'))
   await clock.tickAsync(7_200_000)
-  t.equal(rounds, 4)
+  t.strictSame([rounds, lines.length], [4, 5], 'it has stopped, and so has the pool of the last round')
+})
+
+t.test('a start does not wait until old days are dropped', async (t) => {
+  const stores = { maintain: () => new Promise<void>(() => {}), createPartitions: async () => {} }
+  const maintenance = await startMaintenance(stores, {} as never)
+  maintenance.stop()
+  t.pass('it has started')
 })
 
 t.test('rows without a partition have it created at once, every 10 s at most', async (t) => {
@@ -38,18 +58,18 @@ t.test('rows without a partition have it created at once, every 10 s at most', a
   }
   let created = 0
   const stores = {
-    maintain: async () => [],
+    maintain: async () => {},
     async createPartitions() {
-      if (++created === 1) throw new Error('Postgres is down')
+      if (++created === 2) throw new Error('Postgres is down')
     },
   }
   const { createPartitions, stop } = await startMaintenance(stores, log as never)
   t.teardown(stop)
   for (const [afterMs, expected] of [
-    [0, 1],
-    [9_999, 1],
-    [1, 2],
-    [1, 2],
+    [0, 2],
+    [9_999, 2],
+    [1, 3],
+    [1, 3],
   ] as const) {
     await clock.tickAsync(afterMs)
     createPartitions()
