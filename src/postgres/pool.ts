@@ -110,7 +110,8 @@ export function createPool(options: PoolOptions): Pool {
     const onparameter = (name: string, value: string) => {
       if (value === 'on' && readOnlyParameters.includes(name)) noteReadOnly(opened)
     }
-    for (let i = 0; i < max; i++) opened.all.push(server.connect({ ...connectOptions, onparameter }))
+    for (let i = 0; i < max; i++)
+      opened.all.push(connectionOf(server.connect({ ...connectOptions, onparameter })))
     opened.free.push(...opened.all)
     return opened
   }
@@ -141,14 +142,14 @@ export function createPool(options: PoolOptions): Pool {
   function takePlace(kind: Kind, lane?: string): Place {
     if (readOnly && performance.now() > nextSearchMs) void findWritable()
     const from = current
-    const sql = from.free.pop()!
+    const connection = from.free.pop()!
     const place: Place = {
-      sql,
+      connection,
       from,
       startedAtMs: performance.now(),
       leave() {
         if (!places.delete(place)) return
-        from.free.push(sql)
+        from.free.push(connection)
         lanes.leave(kind, lane)
       },
     }
@@ -163,17 +164,19 @@ export function createPool(options: PoolOptions): Pool {
   function renew(old: Connections) {
     if (old !== current || isClosed) return
     current = open()
-    for (const sql of old.all) sql.end({ timeout: 1 }).catch(() => {})
+    for (const { end } of old.all) end({ timeout: 1 }).catch(() => {})
     for (const place of places) place.leave()
   }
 
   /**
    * Called after a deadline. A connection that does not even report the statement timeout counts as
-   * lost.
+   * lost. Each statement has its own.
    */
   function renewIfSilent(place: Place) {
-    const leftMs = () =>
-      Math.max(place.startedAtMs + timeoutMs * silentShare, openedAtMs + pauseMs) - performance.now()
+    const leftMs = () => {
+      const startedAtMs = Math.max(place.startedAtMs, place.connection.statementAtMs)
+      return Math.max(startedAtMs + timeoutMs * silentShare, openedAtMs + pauseMs) - performance.now()
+    }
     const renewing = setTimeout(
       () => {
         if (!places.has(place)) return
@@ -218,8 +221,8 @@ export function createPool(options: PoolOptions): Pool {
       place = takePlace(kind, lane)
       onWait?.((place.startedAtMs - askedAtMs) / 1000)
       try {
-        const { sql, from } = place
-        const result = await work(sql, () => noteReadOnly(from))
+        const { connection, from } = place
+        const result = await work(connection.sql, () => noteReadOnly(from))
         endPause()
         return result
       } catch (error) {
@@ -257,12 +260,28 @@ export function createPool(options: PoolOptions): Pool {
  * 350,000 statements each one cost three times as much, and the cost kept rising.
  */
 interface Connections {
-  readonly all: Sql[]
-  readonly free: Sql[]
+  readonly all: Connection[]
+  readonly free: Connection[]
+}
+
+interface Connection {
+  readonly sql: Query
+  readonly end: Sql['end']
+  /** When the latest statement was written. */
+  readonly statementAtMs: number
+}
+
+function connectionOf(client: Sql): Connection {
+  const noting = (...args: Parameters<Query>) => {
+    connection.statementAtMs = performance.now()
+    return client(...args)
+  }
+  const connection = { sql: Object.assign(noting, client) as Query, end: client.end, statementAtMs: 0 }
+  return connection
 }
 
 interface Place {
-  readonly sql: Sql
+  readonly connection: Connection
   readonly from: Connections
   readonly startedAtMs: number
   leave(): void

@@ -131,6 +131,19 @@ t.test('a locked table is Unavailable in time, and its connections are sound aft
   await until('it can be read', async () => (await outcomes([tried.read()]))[0] === null)
 })
 
+t.test('statements that each end in time keep their connection, though their request is late', async (t) => {
+  const pool = open(t, { max: 1 })
+  const pid = () => pool.run(async (sql) => (await sql`select pg_backend_pid() as pid`)[0]!.pid as number)
+  const before = await pid()
+  let ended = 0
+  const late = pool.run(async (sql) => {
+    for (; ended < 3; ended++) await sql`select pg_sleep(${(0.6 * timeoutMs) / 1000})`
+  })
+  t.ok((await outcomes([late])).every(isUnavailable))
+  await until('they have ended', () => ended === 3)
+  t.equal(await pid(), before)
+})
+
 t.test('what waits for a connection that others hold is Unavailable in time', async (t) => {
   const pool = open(t)
   const errors = await outcomes(times(12, () => pool.run((sql) => sql`select pg_sleep(0.3)`)))
