@@ -39,6 +39,8 @@ const isolationAdvice =
 const commitAdvice =
   'Set it to "on" for this role or database: a crash would lose changes and refusals that were answered.'
 const sequences = ['instance_fences']
+/** Reads of the whole audit log that the server's lock table should have room for. */
+const readsAtOnce = 2
 /** The only one that the service can do without. */
 const dropPartitions = 'drop_audit_partitions(integer)'
 const functions = [
@@ -169,14 +171,26 @@ async function privileges(sql: Query): Promise<Finding> {
 async function partitions(sql: Query): Promise<Finding> {
   const about = 'audit partitions'
   const [row] = await sql`
-    select count(*)::int as days, bool_or(c.relname = today) as has_today
+    select count(*) filter (where c.relname >= today)::int as days, bool_or(c.relname = today) as has_today,
+      count(*)::int as all_days,
+      sum(1 + (select count(*) from pg_index where indrelid = c.oid))::int as locks,
+      current_setting('max_locks_per_transaction')::int
+        * (current_setting('max_connections')::int + current_setting('max_prepared_transactions')::int) as locks_max
     from pg_inherits join pg_class c on c.oid = inhrelid,
       to_char(now() at time zone 'UTC', '"audit_refusals_"YYYYMMDD') as today
-    where inhparent = 'audit_refusals'::regclass and c.relname >= today`
-  const { days, has_today } = row!
-  if (has_today) return { about, state: 'ok', found: `cover ${days} days` }
-  const advice = 'Start the service or run "latchkey migrate": either makes them.'
-  return { about, state: 'wrong', found: 'none for today: no refusal can be recorded', advice }
+    where inhparent = 'audit_refusals'::regclass`
+  const { days, has_today, all_days, locks, locks_max } = row!
+  if (!has_today) {
+    const advice = 'Start the service or run "latchkey migrate": either makes them.'
+    return { about, state: 'wrong', found: 'none for today: no refusal can be recorded', advice }
+  }
+  // What reads the whole log locks all of them, with their indexes.
+  if (locks * readsAtOnce > locks_max) {
+    const found = `${all_days} days: reading them takes ${locks} of the ${locks_max} locks of the server`
+    const advice = 'Raise max_locks_per_transaction of Postgres, or lower AUDIT_RETENTION_DAYS.'
+    return { about, state: 'note', found, advice }
+  }
+  return { about, state: 'ok', found: `cover ${days} days` }
 }
 
 async function secrets(sql: Query, { secretId, previousSecretId }: ExamineOptions): Promise<Finding> {
