@@ -8,7 +8,7 @@ export interface InstancePools {
   management: Pool
 }
 
-/** More than anybody runs. */
+/** More than anybody runs. A crash loop leaves as many dead ones: those seen last are listed. */
 const listedMax = 1000
 
 /** `outageTtlMs`: how long an instance may use old copies after its last report. */
@@ -58,7 +58,8 @@ export function createInstanceStore(
             extract(epoch from seen_at)::float8 as seen_at,
             extract(epoch from clock_timestamp() - seen_at)::float8 as silent_s,
             counting, postgres, traffic::text
-          from instances order by instances.started_at, id limit ${listedMax}`
+          from (select * from instances order by seen_at desc, id limit ${listedMax}) as latest
+          order by latest.started_at, id`
         return rows.map((row) => ({
           id: row.id,
           version: row.version,

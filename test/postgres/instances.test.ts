@@ -54,3 +54,18 @@ t.test('the list has what each instance reported last, and when it started', asy
   t.ok(Math.abs(seenAt - startedAt - 3600) < 60)
   t.ok(silentS >= 0 && silentS < 60)
 })
+
+t.test('a thousand dead instances do not crowd a live one out of the list', async (t) => {
+  await sql`
+    insert into instances (id, version, started_at, seen_at, counting, postgres, traffic, fence)
+    select 'ins_dead' || n, version, now() - interval '2 hours', now() - interval '30 minutes', counting, postgres,
+      traffic, fence
+    from instances, generate_series(1, 1000) n where id = 'ins_2'`
+  const listed = await list()
+  t.equal(listed.length, 1000)
+  t.strictSame(
+    listed.slice(-2).map(({ id }) => id),
+    ['ins_2', 'ins_1'],
+    'in the order of their starts',
+  )
+})
