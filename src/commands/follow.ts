@@ -1,5 +1,6 @@
 /** Prints new audit entries as they are written, like `tail -f`, until it is stopped. */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { auditEvents } from '../../schemas/bounds.ts'
 import { type AuditEntry, type AuditFilter, type AuditLog, Unavailable } from '../stores.ts'
 
 const pollMs = 1000
@@ -9,7 +10,7 @@ const pollMs = 1000
  * seconds again.
  */
 const overlapS = 35
-/** Read in one poll. More than that in a second is a flood, which nobody reads line by line. */
+/** Read of each event in one poll. More in a second is a flood, which nobody reads line by line. */
 const entriesMax = 2000
 
 /** Aborted by Ctrl-C, by SIGTERM, or when nobody reads the output any more. */
@@ -20,6 +21,9 @@ export function untilStopped(): AbortSignal {
   process.stdout.once('error', stop)
   return stopping.signal
 }
+
+const byTime = (a: AuditEntry, b: AuditEntry) =>
+  a.occurred_at < b.occurred_at || (a.occurred_at === b.occurred_at && a.id < b.id) ? -1 : 1
 
 const warn = (line: string) => process.stderr.write(`latchkey: ${line}\n`)
 
@@ -37,21 +41,27 @@ export async function followAudit(
   /** The time of the newest entry, whatever the filter, by the database's clock. */
   let markMs = await latest()
   const sinceMark = () => Math.max(filter.since ?? 0, markMs / 1000 - overlapS)
-  const recent = () => audit.list({ ...filter, since: sinceMark(), limit: entriesMax })
+  /** Each event by itself, so that a flood of refusals does not hide a change that commits late. */
+  const events = filter.event === undefined && filter.reason === undefined ? auditEvents : [filter.event]
+  const recent = () => {
+    const since = sinceMark()
+    return Promise.all(events.map((event) => audit.list({ ...filter, event, since, limit: entriesMax })))
+  }
 
   // In this order, so that an entry written in between is shown exactly once.
   const before = await recent()
   const first = await audit.list(filter)
   show(first.toReversed())
-  let seen = new Set([...before, ...first].map(({ id }) => id))
+  let seen = new Set([...before.flat(), ...first].map(({ id }) => id))
 
   async function poll() {
     const nextMs = await latest()
     const found = await recent()
-    const fresh = found.filter(({ id }) => !seen.has(id))
-    if (fresh.length === entriesMax) warn(`more than ${entriesMax} new entries; older ones are left out`)
-    show(fresh.reverse())
-    seen = new Set(found.map(({ id }) => id))
+    const fresh = found.map((entries) => entries.filter(({ id }) => !seen.has(id)))
+    if (fresh.some(({ length }) => length === entriesMax))
+      warn(`more than ${entriesMax} new entries of one event; older ones are left out`)
+    show(fresh.flat().sort(byTime))
+    seen = new Set(found.flat().map(({ id }) => id))
     markMs = nextMs
   }
 

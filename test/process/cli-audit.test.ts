@@ -53,6 +53,34 @@ t.test(
   },
 )
 
+t.test('--follow shows a change that commits late within a flood of refusals', async (t) => {
+  const env = externalEnv({ databaseUrl: await services.createDatabase(), redisUrl: null })
+  await runLatchkey(t, env, 'migrate')
+  const sql = openDatabase(t, env.DATABASE_URL!)
+  const following = await spawnLatchkey(t, env, 'audit', 'list', '--follow', '--json')
+  const requests = () => following.log.map(({ request_id }) => request_id)
+  const refuse = (name: string, count: number) => sql`
+    insert into audit_log (id, occurred_at, request_id, event, reason)
+    select 'aud_' || ${name}::text || n, now(), ${name}, 'auth.refused', 'revoked' from generate_series(1, ${count}::int) n`
+  await refuse('req_first', 1)
+  await until('it shows new entries', () => requests().includes('req_first'))
+  for (const name of ['req_flood1', 'req_flood2']) {
+    await refuse(name, 1500)
+    await until('it shows the refusals', () => requests().filter((id) => id === name).length === 1500)
+  }
+  await sql`
+    insert into audit_log (id, occurred_at, request_id, event)
+    values ('aud_late', now() - interval '20 seconds', 'req_late', 'user.created')`
+  await until('it shows the change', () => requests().includes('req_late'))
+
+  await refuse('req_more', 2500)
+  await until('it says that it left some out', () => following.stderr !== '')
+  t.equal(following.stderr, 'latchkey: more than 2000 new entries of one event; older ones are left out\n')
+  following.kill('SIGINT')
+  await following.ended
+  t.equal(requests().length, new Set(following.log.map(({ id }) => id)).size, 'each entry once')
+})
+
 t.test('--follow ends on Ctrl-C even if Postgres hangs and keeps its connections open', async (t) => {
   const network = await startTcpProxy(t, services.databaseUrl)
   const env = externalEnv({ databaseUrl: network.url, redisUrl: null })
