@@ -50,7 +50,8 @@ export function createRefusals(options: RefusalsOptions): Refusals {
       const retryAfterS = budget.take(refusal.ip)
       if (retryAfterS > 0) {
         onOverBudget()
-        throw unavailable(new RefusalBudgetSpent('too many refusals from one address'), retryAfterS)
+        const cause = new RefusalBudgetSpent(`too many refusals from ${refusal.ip ?? 'an unknown address'}`)
+        throw unavailable(cause, retryAfterS)
       }
       await batcher.add(refusal)
     },

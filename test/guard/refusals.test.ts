@@ -74,7 +74,7 @@ t.test('a refusal that cannot be committed rejects, and so does one too many fro
   await t.rejects(refusals.record(refusalFrom('10.0.0.1')), {
     code: 'service_unavailable',
     headers: { 'retry-after': '1' },
-    cause: new RefusalBudgetSpent('too many refusals from one address'),
+    cause: new RefusalBudgetSpent('too many refusals from 10.0.0.1'),
   })
   t.strictSame(seen, ['batch of 1', 'over budget'])
   const other = refusals.record(refusalFrom('10.0.0.2'))
