@@ -513,7 +513,10 @@ export interface AuditLog {
   find(requestId: string): Promise<AuditEntry[]>
   /** Newest first. */
   list(filter: AuditFilter, lane?: Operator): Promise<AuditEntry[]>
-  /** Refusals from `since` on and before `until`, in Unix seconds, by one of the members. */
+  /**
+   * Refusals from `since` on and before `until`, in Unix seconds, by one of the members; IPv6
+   * addresses by their /64.
+   */
   countRefusals(
     by: 'reason' | 'key_id' | 'ip',
     span: Pick<AuditFilter, 'since' | 'until' | 'limit'>,

@@ -84,12 +84,23 @@ export function createAuditLog(pools: { audit: Pool; operator: Pool }): AuditLog
     countRefusals: (by, { limit, ...span }) =>
       pools.operator.run(async (sql) => {
         const rows = await sql`
-          select ${sql(by)} as value, count(*)::float8 as refusals from audit_log
+          select ${by === 'ip' ? addressGroup(sql) : sql(by)} as value, count(*)::float8 as refusals from audit_log
           where event in ${sql(refusalEvents)} ${conditions(sql, span)}
           group by 1 order by 2 desc, 1 limit ${limit}`
         return rows.map(({ value, refusals }) => ({ value, refusals }))
       }),
   }
+}
+
+/** As the budgets of refusals group them: IPv6 by its /64, but an IPv4 address in any form by itself. */
+const addressGroup = (sql: Query) => {
+  const address = sql`split_part(ip, '%', 1)::inet`
+  return sql`
+    case
+      when ip not like '%:%' then ip
+      when ${address} <<= '::ffff:0:0/96' then host('0.0.0.0'::inet + (${address} - '::ffff:0:0'))
+      else network(set_masklen(${address}, 64))::text
+    end`
 }
 
 /**

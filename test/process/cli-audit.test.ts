@@ -208,4 +208,19 @@ t.test('stats count refusals by reason, key and address, the most frequent first
   )
   const { stdout } = await run('audit', 'stats', '--since', '10m')
   t.match(stdout, /^6 refusals since .*\n\nreason +refusals\nexpired +4\n[\s\S]*\(no known key\) +2\n/)
+
+  const mixed = [
+    '2001:db8:0:1::1',
+    '2001:DB8:0:1:f::9%eth0',
+    '2001:db8::1',
+    '::ffff:192.0.2.2',
+    '::ffff:c000:201',
+  ]
+  for (const ip of mixed) await record(1, 'expired', 'apk_2', ip)
+  t.strictSame((await answer()).addresses, [
+    { value: '192.0.2.1', refusals: 6 },
+    { value: '192.0.2.2', refusals: 2 },
+    { value: '2001:db8:0:1::/64', refusals: 2 },
+    { value: '2001:db8::/64', refusals: 1 },
+  ])
 })
