@@ -12,22 +12,22 @@ const listMax = 20
  * `page`: `find` looks something else up, `close` empties the panel, `isShowing` says whether it
  * holds the key or user with this id, `warn` shows a fault outside of it.
  */
-export async function showFound(panel, found, page, isLatest) {
+export function showFound(panel, found, page) {
   const { key, user } = found
-  const parts = {
+  const children = {
     key: () => [
       facts(keyFacts(found, page)),
       counters(found.counters),
       el('div', { className: 'usage' }),
       keyActions(found, page),
-      trail('key_id', key.id, page),
+      later(trail('key_id', key.id, page)),
     ],
     keys: () => [keyTable(found.keys, page)],
     user: () => [
       facts(userFacts(user)),
       revokeKeysAction(user, page),
-      keysOf(user, page),
-      trail('user_id', user.id, page),
+      later(keysOf(user, page)),
+      later(trail('user_id', user.id, page)),
     ],
     request: () => [
       facts([
@@ -38,8 +38,6 @@ export async function showFound(panel, found, page, isLatest) {
     ],
     refusals: () => [entries(found.entries, page)],
   }[found.type]()
-  const children = await Promise.all(parts)
-  if (!isLatest()) return
   panel.replaceChildren(heading(found, page), ...children.filter(Boolean))
   panel.hidden = false
   panel.focus({ preventScroll: true })
@@ -116,6 +114,15 @@ const keyTable = (keys, { find }) =>
       moment(key.revoked_at),
     ]),
   )
+
+/** What an operator can do is there at once, and stays if this cannot be read. */
+function later(part) {
+  const place = el('div', {}, el('p', { textContent: 'Loading…' }))
+  const failed = ({ message, suggestion = '' }) =>
+    el('p', { className: 'fault', textContent: `${message} ${suggestion}` })
+  part.catch(failed).then((child) => place.replaceChildren(child))
+  return place
+}
 
 async function keysOf(user, page) {
   const { data, has_more } = await request('GET', `/admin/keys?limit=${listMax}&user_id=${user.id}`)

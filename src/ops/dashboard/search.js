@@ -42,8 +42,9 @@ export function createSearch() {
     fault.textContent = ''
     try {
       const found = await look(isLatest)
-      await showFound(panel, found, { find, close, isShowing, warn }, isLatest)
-      if (isLatest()) shownId = found[found.type]?.id
+      if (!isLatest()) return
+      showFound(panel, found, { find, close, isShowing, warn })
+      shownId = found[found.type]?.id
     } catch (error) {
       if (!isLatest()) return
       close()
