@@ -40,6 +40,7 @@ export async function eventsRoute(app: FastifyInstance, options: EventsOptions) 
     const hello = { ...about, now: Date.now() / 1000 }
     viewer.send(eventOf('hello', JSON.stringify(hello)) + retryAfter(3000))
     const leave = live.watch(viewer)
+    if (leave === null && isClosing()) throw unavailable(new Error('this instance is stopping'))
     if (leave === null) throw unavailable(new Error('too many viewers of the dashboard'), 10)
     const timer = setTimeout(() => {
       viewer.send(retryAfter(100))

@@ -79,7 +79,9 @@ t.test('it ends when the instance begins to drain, which then takes no viewer', 
   await new Promise((resolve) => draining.ask('GET', '/healthz').then(resolve))
   state = 'draining'
   t.match((await whole).text, /^event: hello\n/)
-  expectError(t, await ask(), 'service_unavailable')
+  const refused = await ask()
+  expectError(t, refused, 'service_unavailable')
+  t.equal(refused.headers.get('retry-after'), '1', 'which is not the one for too many viewers')
 })
 
 t.test('a viewer that does not read is disconnected, and one that has ended gets nothing more', async (t) => {
