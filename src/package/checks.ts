@@ -10,7 +10,7 @@ import {
 } from '../../plugins/verdict.ts'
 import type { Config } from '../config.ts'
 import { createErrorLog } from '../http/error-log.ts'
-import { type Guarding, openGuarding } from '../process/guarding.ts'
+import { type Guarding, type GuardingOptions, openGuarding } from '../process/guarding.ts'
 import type { Lines } from '../process/log.ts'
 import type { RefusalRecord } from '../stores.ts'
 import { startError } from './options.ts'
@@ -41,11 +41,18 @@ const databaseWaitMs = 4000
 /** Where each code is explained if there is no service that does. */
 const docsBase = 'https://github.com/latchkey/latchkey/blob/main/docs/package.md#'
 
-export async function openChecks(config: Config, log: Lines, patience = 1): Promise<Checks> {
+/** `signal`: stops waiting for another process that migrates the database. */
+export async function openChecks(
+  config: Config,
+  log: Lines,
+  { patience = 1, signal }: Pick<GuardingOptions, 'patience' | 'signal'>,
+): Promise<Checks> {
   const { verify, hit, record, stores, metrics, close } = await openGuarding(config, log, {
     role: 'serve',
     databaseWaitMs,
     patience,
+    signal,
+    onProgress: (line) => log.info(line),
   }).catch((error) => {
     throw startError(error)
   })

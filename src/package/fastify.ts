@@ -6,10 +6,11 @@
 import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
 import fp from 'fastify-plugin'
 import { type Caller, presentedToken, remainingOf } from '../../plugins/verdict.ts'
+import type { Config } from '../config.ts'
 import { refusedRequest } from '../http/routes/actor.ts'
 import { newId } from '../rules/id.ts'
-import { callerOf, openChecks } from './checks.ts'
-import { configOf, type LatchkeyOptions } from './options.ts'
+import { type Checks, callerOf, openChecks } from './checks.ts'
+import { configOf, type LatchkeyOptions, startError } from './options.ts'
 
 export type { Caller } from '../../plugins/verdict.ts'
 export type { LatchkeyOptions } from './options.ts'
@@ -23,8 +24,7 @@ declare module 'fastify' {
 
 const latchkey: FastifyPluginAsync<LatchkeyOptions> = async (app, options) => {
   const config = configOf(options, ['prefix', 'logLevel', 'logSerializers'])
-  const { check, record, answer, start, format, close } = await openChecks(config, app.log, options.patience)
-  app.addHook('onClose', close)
+  const { check, record, answer, start, format } = await openWith(app, config, options.patience)
   app.decorateRequest('caller', null)
 
   app.addHook('onRequest', (request, reply, done) => {
@@ -51,6 +51,32 @@ const latchkey: FastifyPluginAsync<LatchkeyOptions> = async (app, options) => {
   })
   if (app.prefix !== '') guardUnknownRoutes(app)
 }
+
+/** Of Fastify's time limit for a plugin; after it, Fastify reports a fault that names no cause. */
+const startShare = 0.7
+
+/** What opens too late, when Fastify has given up, is closed again. */
+async function openWith(app: FastifyInstance, config: Readonly<Config>, patience?: number): Promise<Checks> {
+  const late = new AbortController()
+  const opening = openChecks(config, app.log, { patience, signal: late.signal })
+  let closed: Promise<void> | undefined
+  const close = () =>
+    (closed ??= opening.then(
+      (checks) => checks.close(),
+      () => {},
+    ))
+  app.addHook('onClose', () => close())
+  const limitMs = app.initialConfig.pluginTimeout ?? 0
+  const giveUp = () => late.abort(new Error(startTooLong))
+  const timer = limitMs > 0 ? setTimeout(giveUp, limitMs * startShare) : undefined
+  const checks = await opening.finally(() => clearTimeout(timer))
+  if (!late.signal.aborted) return checks
+  await close()
+  throw startError(late.signal.reason)
+}
+
+const startTooLong =
+  'the start takes longer than Fastify allows a plugin: another process may be migrating the database; start again, or set pluginTimeout'
 
 /**
  * Under a prefix, Fastify runs the hooks of a scope for unknown routes only if the scope has a

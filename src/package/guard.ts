@@ -73,7 +73,7 @@ export async function createGuard(options: GuardOptions): Promise<Guard> {
   const methods = Object.keys(consoleLog) as (keyof GuardLog)[]
   if (methods.some((method) => typeof log?.[method] !== 'function'))
     throw new ConfigError(`latchkey: log must have the methods ${methods.join(', ')}`)
-  const checks = await openChecks(config, log, patience)
+  const checks = await openChecks(config, log, { patience })
   let underWay = 0
   let closing: Promise<void> | undefined
   let allAnswered = () => {}

@@ -21,7 +21,7 @@ export interface OpenOptions {
    */
   databaseWaitMs?: number
   /** Stops waiting for a database that is not there yet. */
-  signal?: AbortSignal
+  signal?: AbortSignal | undefined
   onOutage?: RedisCounterOptions['onOutage']
   onOtherServer?: RedisCounterOptions['onOtherServer']
   onBatch?: RedisCounterOptions['onBatch']
@@ -43,5 +43,5 @@ export interface OpenOptions {
    * How many times longer than usual to wait for Redis and Postgres. Tests of anything else must
    * not fail on a busy machine.
    */
-  patience?: number
+  patience?: number | undefined
 }

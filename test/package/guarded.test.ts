@@ -9,7 +9,8 @@ import { createGuard, type Guard, type Refused } from '../../src/package/guard.t
 import { configOf, type LatchkeyOptions } from '../../src/package/options.ts'
 import { hashSecret, makeCaller, startInstance } from '../instance.ts'
 import { envelopeOf } from '../plugins/other-app.ts'
-import { startTcpProxy, useServices } from '../services/index.ts'
+import { until } from '../process/until.ts'
+import { openDatabase, startTcpProxy, useServices } from '../services/index.ts'
 
 const services = await useServices(t)
 const options: LatchkeyOptions = {
@@ -231,6 +232,34 @@ t.test('what cannot be decided is a 503', async (t) => {
 t.test('an application alone works on a fresh database', async (t) => {
   const guard = await guardOf(t, { databaseUrl: await services.createDatabase(), redisUrl: undefined })
   t.equal(statusOf(await guard.check('Bearer lk_x')), 401)
+})
+
+t.test('a start that waits too long for a migration fails, and leaves nothing behind', async (t) => {
+  const databaseUrl = await services.createDatabase()
+  const migrating = openDatabase(t, databaseUrl)
+  const held = await migrating.reserve()
+  await held`select pg_advisory_lock(7231906)`
+  const connections = async () =>
+    (await held`select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`)
+      .length
+
+  const late = Fastify({ pluginTimeout: 4000 })
+  late.register(latchkey, { ...options, databaseUrl })
+  await t.rejects(async () => late.ready(), {
+    message: /^latchkey: the start takes longer .*migrating the database/,
+  })
+  await late.close()
+  t.equal(await connections(), 0)
+
+  const said: unknown[] = []
+  const info = (line: object | string) => void said.push(line)
+  const opening = createGuard({ ...options, databaseUrl, log: { ...console, info } })
+  await until('the guard waits', async () => (await connections()) > 0)
+  await until('it says so', () => said.length > 0)
+  t.match(said, ['Waiting for another instance, which is migrating the database'])
+  await held`select pg_advisory_unlock(7231906)`
+  held.release()
+  await (await opening).close()
 })
 
 t.test('a log that cannot be written to is refused at the start', async (t) => {
