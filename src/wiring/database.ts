@@ -62,7 +62,7 @@ async function migrateWhenReady(
   { role, onProgress, signal, databaseWaitMs = 30_000 }: OpenOptions,
 ): Promise<Pick<Database, 'url' | 'applied'>> {
   const untilMs = performance.now() + (role === 'serve' ? databaseWaitMs : 0)
-  let timeoutMs = databaseAnswerMs
+  let timeoutMs = Math.min(databaseAnswerMs, databaseWaitMs)
   for (let announced = false; ; announced = true) {
     try {
       const onWait = () => onProgress?.('Waiting for another instance, which is migrating the database')
