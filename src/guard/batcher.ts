@@ -6,6 +6,8 @@
 import { Overloaded, Unavailable } from '../stores.ts'
 
 export interface BatcherOptions<I, O> {
+  /** Which server answers, and for what: a log names it when it does not. */
+  name: string
   /**
    * Resolves to one result for each item, in order. A rejection goes to every item of the batch.
    */
@@ -36,7 +38,7 @@ interface Waiting<I, O> {
 }
 
 export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O> {
-  const { run, batchMax, inFlightMax, queueMax, timeoutMs, onBatch, onShed } = options
+  const { name, run, batchMax, inFlightMax, queueMax, timeoutMs, onBatch, onShed } = options
   let queue: Waiting<I, O>[] = []
   let expiring: NodeJS.Timeout | undefined
   const inFlight = new Set<Waiting<I, O>[]>()
@@ -63,7 +65,7 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
 
   function late({ sinceMs, reject }: Waiting<I, O>, untilMs: number) {
     if (sinceMs > untilMs) return false
-    reject(new Unavailable('no answer in time'))
+    reject(new Unavailable(`${name}: no answer in ${timeoutMs} ms`))
     return true
   }
 

@@ -71,6 +71,7 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
   const { keys, cache, onStaleHash, onPostgres } = options
 
   const lookups = createBatcher<TokenHashes, Answer>({
+    name: 'Postgres (lookups)',
     batchMax: lookupBatchMax,
     inFlightMax: 2,
     queueMax: lookupQueueMax,

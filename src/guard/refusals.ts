@@ -12,7 +12,7 @@ export interface RefusalsOptions {
   timeoutMs: number
   onBatch: (size: number) => void
   onShed: () => void
-  onCommitted: (seconds: number) => void
+  onCommit: (seconds: number) => void
   onOverBudget: () => void
 }
 
@@ -29,9 +29,10 @@ const batchMax = 1000
 const queueMax = 10_000
 
 export function createRefusals(options: RefusalsOptions): Refusals {
-  const { audit, perAddressRpm, timeoutMs, onBatch, onShed, onCommitted, onOverBudget } = options
+  const { audit, perAddressRpm, timeoutMs, onBatch, onShed, onCommit, onOverBudget } = options
   const budget = createRefusalBudget({ perMinute: perAddressRpm })
   const batcher = createBatcher<RefusalRecord, undefined>({
+    name: 'Postgres (audit)',
     batchMax,
     inFlightMax: 2,
     queueMax,
@@ -40,8 +41,11 @@ export function createRefusals(options: RefusalsOptions): Refusals {
     onShed,
     async run(batch) {
       const startMs = performance.now()
-      await audit.recordRefusals(batch)
-      onCommitted((performance.now() - startMs) / 1000)
+      try {
+        await audit.recordRefusals(batch)
+      } finally {
+        onCommit((performance.now() - startMs) / 1000)
+      }
       return batch.map(() => undefined)
     },
   })

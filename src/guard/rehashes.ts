@@ -20,6 +20,7 @@ export function createRehashes(options: {
 }): Rehashes {
   const { keys, secretId, onBatch } = options
   const batcher = createBatcher<Rehash, undefined>({
+    name: 'Postgres (background)',
     batchMax,
     inFlightMax: 1,
     queueMax,

@@ -134,7 +134,7 @@ function createRequestGuard(config: Config, { stores, metrics, log }: Shared, pa
     timeoutMs: auditTimeoutMs * patience,
     onBatch: (size) => metrics.batch('audit', size),
     onShed: () => metrics.shed('audit'),
-    onCommitted: metrics.auditCommitted,
+    onCommit: metrics.auditCommit,
     onOverBudget: metrics.refusedOverBudget,
   })
   const cache = createKeyCache(cacheEntriesMax)

@@ -28,7 +28,7 @@ export interface Metrics {
   operatorRefused(reason: string): void
   batch(name: (typeof batchNames)[number], size: number): void
   shed(queue: string): void
-  auditCommitted(seconds: number): void
+  auditCommit(seconds: number): void
   redisCall(call: (typeof redisCalls)[number], seconds: number): void
   /** How many counters were read in Redis, for usage or a dashboard. */
   countersScanned(counters: number): void
@@ -77,9 +77,9 @@ export function createMetrics(): Metrics {
     help: 'Counters read in Redis for the usage history and for operators.',
     registers: [registry],
   })
-  const auditCommit = createHistograms(registry, {
+  const auditCommits = createHistograms(registry, {
     name: 'latchkey_audit_commit_seconds',
-    help: 'Time to commit a batch of refusals.',
+    help: 'Time to commit a batch of refusals, or until that failed.',
     bounds: secondsBounds,
   }).series({})
   const published = createHistograms(registry, {
@@ -117,7 +117,7 @@ export function createMetrics(): Metrics {
       'queue',
       shedQueues,
     ),
-    auditCommitted: auditCommit.observe,
+    auditCommit: auditCommits.observe,
     redisCall: histogram(
       'latchkey_redis_call_seconds',
       'Time until Redis answered a call.',

@@ -36,7 +36,7 @@ function open(t: Test, { perAddressRpm = 2 } = {}) {
     timeoutMs: 60_000,
     onBatch: (size) => seen.push(`batch of ${size}`),
     onShed: () => seen.push('shed'),
-    onCommitted: (seconds) => seen.push(seconds),
+    onCommit: (seconds) => seen.push(seconds),
     onOverBudget: () => seen.push('over budget'),
   })
   return { refusals, clock, commits, seen }
@@ -65,9 +65,10 @@ t.test('a refusal is recorded when its batch is committed', async (t) => {
 })
 
 t.test('a refusal that cannot be committed rejects, and so does one too many from an address', async (t) => {
-  const { refusals, commits, seen } = open(t)
+  const { refusals, clock, commits, seen } = open(t)
   const lost = t.rejects(refusals.record(refusalFrom('10.0.0.1')), new Unavailable('gone'))
   await nextTurn()
+  clock.nowMs += 300
   commits[0]!.end(new Unavailable('gone'))
   await lost
   refusals.record(refusalFrom('10.0.0.1')).catch(() => {})
@@ -76,7 +77,7 @@ t.test('a refusal that cannot be committed rejects, and so does one too many fro
     headers: { 'retry-after': '1' },
     cause: new RefusalBudgetSpent('too many refusals from 10.0.0.1'),
   })
-  t.strictSame(seen, ['batch of 1', 'over budget'])
+  t.strictSame(seen, ['batch of 1', 0.3, 'over budget'], 'a failure took its time, too')
   const other = refusals.record(refusalFrom('10.0.0.2'))
   await nextTurn()
   commits[1]!.end()

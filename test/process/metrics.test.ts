@@ -88,7 +88,7 @@ t.test('batches, commits and shed requests are counted under their own names', a
   const metrics = createMetrics()
   metrics.batch('counter', 3)
   metrics.batch('audit', 1)
-  metrics.auditCommitted(0.004)
+  metrics.auditCommit(0.004)
   metrics.shed('postgres_audit')
   metrics.redisCall('publish', 0.2)
   metrics.postgresWait('audit', 0.04)

@@ -96,7 +96,7 @@ export function createInstance(world: World, process: Process): Instance {
     ...{ audit: stores.audit, perAddressRpm: 1_000_000, timeoutMs: 1200 },
     onBatch() {},
     onShed() {},
-    onCommitted() {},
+    onCommit() {},
     onOverBudget() {},
   })
   const heartbeat = createHeartbeat({
