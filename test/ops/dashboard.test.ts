@@ -222,6 +222,36 @@ test('a new key is shown first of all, can be copied, and is not lost by acciden
   t.strictSame([asked, page.problems], [['beforeunload'], []])
 })
 
+test('a session that ends leaves a new key on the screen until it is handed over', async (t, browser) => {
+  const page = await browser.open(url)
+  const { id } = await aKey()
+  let isOver = false
+  await page.route('**/admin/events', (route) =>
+    isOver
+      ? route.fulfill({ status: 401 })
+      : route.fulfill({ contentType: 'text/event-stream', body: 'retry: 50\n\n' }),
+  )
+  await page.route(`${url}/`, (route) =>
+    route.request().resourceType() === 'fetch' && isOver
+      ? route.fulfill({ contentType: 'text/html', body: '<script src="/dashboard/login.js"></script>' })
+      : route.fallback(),
+  )
+  await page.reload()
+  const found = await find(page, id)
+  await found.getByLabel('New key').selectOption('3600')
+  await found.getByText('Rotate', { exact: true }).click()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByText('shown only now').waitFor()
+  const asked = page.waitForResponse((response) => response.request().resourceType() === 'fetch')
+  isOver = true
+  await asked
+  await painted(page)
+  const reloaded = page.waitForEvent('load')
+  await dialog.getByRole('button', { name: 'Close' }).click()
+  await reloaded
+  t.notOk(await found.isVisible())
+})
+
 test('a name can neither reorder a question nor break the layout', async (t, browser) => {
   const page = await browser.open(url, { viewport: { width: 360, height: 740 } })
   const { id } = await aKey(5, `a\u202egnp.exe${'x'.repeat(240)}`)

@@ -71,10 +71,17 @@ function connect() {
       (response) => response.text(),
       () => '',
     )
-    if (page.includes('/dashboard/login.js')) location.reload()
+    if (page.includes('/dashboard/login.js')) toLogin()
     else setTimeout(connect, retryMs)
   })
   listen()
+}
+
+/** Not before a dialog is closed: it may show a new key, which nobody can show again. */
+function toLogin() {
+  const dialog = document.querySelector('dialog')
+  if (dialog) dialog.addEventListener('close', () => location.reload())
+  else location.reload()
 }
 
 // The session is that of all tabs, and an open one would go on showing.
