@@ -29,6 +29,8 @@ const closeTimeoutMs = 25_000
  */
 const cutOffMs = 19_000
 const parentWatchMs = 250
+/** Within this time, a signal to all processes of a terminal is known here. */
+const signalDelayMs = 50
 const logFlushMs = 1000
 
 export async function serve(config: Config): Promise<undefined> {
@@ -103,6 +105,8 @@ export async function serve(config: Config): Promise<undefined> {
       if (!stop.signal.aborted) log.error({ reason }, 'the embedded Postgres has stopped; restart Latchkey')
     })
   } catch (error) {
+    // Ctrl-C ends initdb too, which may be known before the signal.
+    await sleep(signalDelayMs)
     // Stopped during the start: the signal handler decides how the process ends.
     if (stop.signal.aborted) return undefined
     await close()

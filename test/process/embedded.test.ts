@@ -4,10 +4,10 @@ import { readFile, stat, unlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
-import { waitUntilGone } from '../services/processes.ts'
+import { commandLine, processTree, send, waitUntilGone } from '../services/processes.ts'
 import { ask } from './ask.ts'
 import { embeddedEnv, postmasterOf } from './embedded.ts'
-import { type Env, runLatchkey, serveLatchkey } from './latchkey.ts'
+import { type Env, runLatchkey, serveLatchkey, spawnLatchkey } from './latchkey.ts'
 import { until } from './until.ts'
 
 const modeOf = async (path: string) => ((await stat(path)).mode & 0o777).toString(8)
@@ -130,4 +130,14 @@ t.test('a second signal ends the service at once, and its Postgres by itself', a
   impatient.kill('SIGTERM')
   t.equal((await impatient.ended).code, 1)
   t.ok(await waitUntilGone([postmaster!], 30_000), 'nobody has to end it')
+})
+
+t.test('Ctrl-C during the set-up, which also reaches initdb, is a stop and no fault', async (t) => {
+  const service = await spawnLatchkey(t, await embeddedEnv(t), 'serve')
+  const all = await until('initdb runs', async () => {
+    const tree = await processTree(service.pid)
+    return (await Promise.all(tree.map(commandLine))).some((line) => /initdb/.test(line)) && tree
+  })
+  send(all, 'SIGINT')
+  t.match(await service.ended, { code: 0, signal: null, stderr: '' })
 })
