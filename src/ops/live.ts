@@ -38,6 +38,7 @@ export function createLive<Name extends string>(options: LiveOptions<Name>): Liv
   const viewers = new Set<Viewer>()
   const latest = new Map<string, string>()
   const past: string[] = []
+  let rememberedMs = Number.NEGATIVE_INFINITY
   const reading = new Set<string>()
   const entries = Object.entries<() => unknown>(sources)
   let turns = 0
@@ -54,8 +55,16 @@ export function createLive<Name extends string>(options: LiveOptions<Name>): Liv
     const json = JSON.stringify(value)
     if (viewers.size === 0 || latest.get(name) === json) return
     latest.set(name, json)
-    if (name === history && value !== null && past.push(json) > historyMax) past.shift()
+    if (name === history && value !== null) remember(json)
     for (const viewer of viewers) viewer.send(eventOf(name, json))
+  }
+
+  /** A viewer that keeps reconnecting reads more often: that must not push out the minutes before. */
+  function remember(json: string) {
+    const nowMs = performance.now()
+    if (nowMs - rememberedMs < everyMs / 2) return
+    rememberedMs = nowMs
+    if (past.push(json) > historyMax) past.shift()
   }
 
   /** One source per tick: reading all at once would keep callers waiting for the CPU. */

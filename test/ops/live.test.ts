@@ -3,7 +3,7 @@ import FakeTimers from '@sinonjs/fake-timers'
 import t, { type Test } from 'tap'
 import { createLive, type LiveOptions, type Viewer } from '../../src/ops/live.ts'
 
-const clock = FakeTimers.install({ toFake: ['setInterval', 'clearInterval'] })
+const clock = FakeTimers.install({ toFake: ['setInterval', 'clearInterval', 'performance'] })
 t.teardown(() => clock.uninstall())
 
 const everyMs = 1000
@@ -120,6 +120,21 @@ t.test('what is read while the last viewer leaves is not new to the next one', a
   const next = viewer()
   watch(next)
   t.strictSame(next.seen.slow, undefined)
+})
+
+t.test('a viewer that reconnects at once adds nothing to the history', async (t) => {
+  let n = 0
+  const { watch } = live(t, { sources: { n: () => ++n } })
+  for (let i = 0; i < 5; i++) {
+    const leave = watch(viewer())!
+    await new Promise(setImmediate)
+    leave()
+  }
+  const [next, later] = [viewer(), viewer()]
+  watch(next)
+  await second()
+  watch(later)
+  t.strictSame([next.seen.history, later.seen.history], [[[1]], [[1, 7]]])
 })
 
 t.test('viewers, and what is kept for them, are bounded; all end when this instance does', async (t) => {
