@@ -135,10 +135,10 @@ export async function requireRedisDatabase(client: Redis | Cluster): Promise<voi
       answerTimeoutMs,
     )
   } catch (error) {
-    // A server that is down or silent, or refuses the password, may still recover.
-    if (!isSelectRefused(error as Error)) return
-    client.disconnect()
+    // A server that is down, silent or busy, or refuses the password, may still recover.
     const { message } = error as Error
+    if (!isSelectRefused(error as Error) || !/^(ERR|NOPERM)\b/.test(message)) return
+    client.disconnect()
     throw new Error(`REDIS_URL names database ${client.options.db}, which this Redis refuses: ${message}`)
   } finally {
     probe.disconnect()

@@ -81,6 +81,24 @@ if (redis) {
     t.equal(await refusal(`${redis.url}/1`), '')
     t.match(await refusal(`${redis.url}/99999999`), /REDIS_URL.*\b99999999\b/)
     t.match(await refusal(urlOf('counting', '/3')), /REDIS_URL names database 3.*NOPERM/)
+
+    await admin.call('ACL', 'SETUSER', 'default', 'off')
+    t.equal(await refusal(`${redis.url}/1`), '', 'a missing password may be mended')
+    await admin.call('ACL', 'SETUSER', 'default', 'on')
+    await admin.config('SET', 'lua-time-limit', '50')
+    const busy = admin.duplicate()
+    const ended = busy.eval('while true do end', 0).catch(() => {})
+    await until('it is busy', () =>
+      admin.ping().then(
+        () => false,
+        (error: Error) => error.message.startsWith('BUSY'),
+      ),
+    )
+    t.equal(await refusal(`${redis.url}/1`), '', 'a script that runs too long ends')
+    await admin.script('KILL')
+    await ended
+    busy.disconnect()
+
     const connections = async () => String(await admin.client('LIST')).match(/ name=latchkey /g)
     await until('every connection is closed', async () => (await connections()) === null)
   })
