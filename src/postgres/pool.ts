@@ -6,6 +6,7 @@
 import type { ISql, Sql } from 'postgres'
 import { Overloaded, Unavailable } from '../stores.ts'
 import { postgresAt } from './connect.ts'
+import { describe, isServersFault, lacksPartition, readOnlyFault } from './faults.ts'
 import { createLanes, type Kind, type Turn } from './lanes.ts'
 import type { SslSettings } from './ssl.ts'
 
@@ -77,8 +78,6 @@ const silentCheckMs = 1000
 const readOnlyRetryMs = 500
 /** Postgres 14 and later report these when a connection starts and whenever they change. */
 const readOnlyParameters = ['in_hot_standby', 'default_transaction_read_only']
-/** SQLSTATE read_only_sql_transaction. */
-const readOnlyFault = '25006'
 
 export function createPool(options: PoolOptions): Pool {
   const { url, ssl, purpose, max, timeoutMs, onShed, onWait, onCall, onNoPartition } = options
@@ -286,37 +285,3 @@ interface Place {
   readonly startedAtMs: number
   leave(): void
 }
-
-/**
- * SQLSTATE classes that blame our statement: cardinality, data, constraint, syntax. Any other
- * describes the state of the server.
- */
-const ourFaultClasses = ['21', '22', '23', '42']
-
-/**
- * Error codes of postgres.js, sockets and TLS. Others (ERR_…, UNDEFINED_VALUE) are faults in our
- * code.
- */
-const connectionFault = /^(CONNECT|E[A-Z]+$|ERR_SSL_)/
-
-/** No partition takes the row: 23514 (check_violation) without the name of a constraint. */
-function lacksPartition(error: unknown): boolean {
-  const { code, constraint_name } = error as { code?: unknown; constraint_name?: string }
-  return code === '23514' && !constraint_name
-}
-
-/**
- * Whether the server is down, starting, stopping, full, read-only, refusing us or timing out: all
- * of these mean "not now".
- */
-export function isServersFault(error: unknown): boolean {
-  const code = (error as { code?: unknown }).code
-  if (typeof code !== 'string') return false
-  // The partitions could not be created ahead of time.
-  if (lacksPartition(error)) return true
-  if (/^[0-9A-Z]{5}$/.test(code)) return !ourFaultClasses.includes(code.slice(0, 2))
-  return connectionFault.test(code)
-}
-
-const describe = (error: unknown) =>
-  (error instanceof Error && error.message) || String((error as { code?: string }).code)

@@ -2,8 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../config.ts'
 import { NoConnection } from '../postgres/dial.ts'
+import { isServersFault } from '../postgres/faults.ts'
 import { type Migration, migrate } from '../postgres/migrate.ts'
-import { isServersFault } from '../postgres/pool.ts'
 import { writableFirst } from '../postgres/writable-first.ts'
 import type { OpenOptions } from './options.ts'
 
