@@ -10,7 +10,7 @@ import { until } from '../process/until.ts'
 import { openDatabase, type Services, useServices } from '../services/index.ts'
 import { scaled, soaking } from '../soak.ts'
 import { answeredMs as answeredAt } from './answers.ts'
-import { makeKeys } from './fleet.ts'
+import { makeKeys, redisLines } from './fleet.ts'
 
 export const kinds = ['cached', 'listing', 'writing', 'unknown', 'fresh', 'page'] as const
 export type Kind = (typeof kinds)[number]
@@ -104,8 +104,8 @@ export interface Fault {
   forMs: number
   fates: Fates
   /**
-   * If this machine stood still in the meantime, start over, up to this many times in all. By
-   * default it happens once.
+   * If this machine stood still in the meantime, or kept Redis from answering in time, start over,
+   * up to this many times in all. By default it happens once.
    */
   attempts?: number
 }
@@ -137,10 +137,14 @@ export interface Outcome {
 }
 
 export async function underLoad(t: Test, world: World, fault: Fault): Promise<Outcome> {
+  const { log } = world.instance
   for (let left = fault.attempts ?? 1; ; left--) {
+    const before = redisLines(log).length
     const { samples, course } = await endure(t, world, fault)
-    if (course.busyMs < stallMs || left === 1) return outcomeOf(t, samples, course, fault)
-    t.comment(`this machine stood still for ${ms(course.busyMs)}, so repeated`)
+    const isUndisturbed = course.busyMs < stallMs && redisLines(log).length === before
+    if (isUndisturbed || left === 1) return outcomeOf(t, samples, course, fault)
+    const slow = redisLines(log).slice(before).join('; ')
+    t.comment(`this machine stood still for ${ms(course.busyMs)}, so repeated; ${slow}`)
   }
 }
 
