@@ -2,6 +2,7 @@
 // and does come back.
 import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
+import { poolBounds } from '../../src/wiring/pools.ts'
 import { startLoad, statuses } from '../load.ts'
 import { startPrivatePostgres } from '../services/index.ts'
 import { recordFigure, scaled, soaking } from '../soak.ts'
@@ -36,7 +37,7 @@ for (const [row, what, begin, end, leastMs] of rows) {
   })
 }
 
-t.test('a key that was not in use just before is answered as soon, and is no less good', async (t) => {
+t.test('a key that was not in use just before is no less good, and waits for one look-up more', async (t) => {
   const keys = await world.makeKeys(4)
   for (const { token } of keys) await instance.ask('GET', '/v1/verify', { token })
   // Until its copy has to be read again, which is then tried within each request's own time.
@@ -61,8 +62,10 @@ t.test('a key that was not in use just before is answered as soon, and is no les
     answers.map(({ status }) => status),
     [200, 200, 503, 503],
   )
-  const slowestMs = Math.max(...answers.map(({ tookMs }) => tookMs))
-  t.ok(slowestMs <= answeredMs + Math.min(busyMs, 1000), `the slowest after ${Math.round(slowestMs)} ms`)
+  for (const { status, tookMs } of answers) {
+    const boundMs = answeredMs + (status === 503 ? poolBounds.lookups.timeoutMs : 0)
+    t.ok(tookMs <= boundMs + Math.min(busyMs, 1000), `${status} after ${Math.round(tookMs)} ms`)
+  }
 })
 
 // This takes more than a minute.
