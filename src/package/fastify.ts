@@ -56,23 +56,26 @@ const latchkey: FastifyPluginAsync<LatchkeyOptions> = async (app, options) => {
 const startShare = 0.7
 
 /** What opens too late, when Fastify has given up, is closed again. */
-async function openWith(app: FastifyInstance, config: Readonly<Config>, patience?: number): Promise<Checks> {
+function openWith(app: FastifyInstance, config: Readonly<Config>, patience?: number): Promise<Checks> {
   const late = new AbortController()
-  const opening = openChecks(config, app.log, { patience, signal: late.signal })
-  let closed: Promise<void> | undefined
-  const close = () =>
-    (closed ??= opening.then(
-      (checks) => checks.close(),
-      () => {},
-    ))
-  app.addHook('onClose', () => close())
+  const { signal } = late
   const limitMs = app.initialConfig.pluginTimeout ?? 0
   const giveUp = () => late.abort(new Error(startTooLong))
   const timer = limitMs > 0 ? setTimeout(giveUp, limitMs * startShare) : undefined
-  const checks = await opening.finally(() => clearTimeout(timer))
-  if (!late.signal.aborted) return checks
-  await close()
-  throw startError(late.signal.reason)
+  const opening = openChecks(config, app.log, { patience, signal })
+    .then(async (checks) => {
+      if (!signal.aborted) return checks
+      await checks.close()
+      throw startError(signal.reason)
+    })
+    .finally(() => clearTimeout(timer))
+  app.addHook('onClose', () =>
+    opening.then(
+      (checks) => checks.close(),
+      () => {},
+    ),
+  )
+  return opening
 }
 
 const startTooLong =
