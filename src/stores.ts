@@ -498,6 +498,8 @@ export interface AuditFilter {
   /** Before this moment, in Unix seconds. */
   until?: number | undefined
   limit: number
+  /** The limit is that of each event, not of all together. */
+  limitsEach?: boolean
   /** Only entries behind this one. */
   after?: AuditPosition | undefined
 }

@@ -77,7 +77,7 @@ export function createAuditLog(pools: { audit: Pool; operator: Pool }): AuditLog
             limit ${filter.limit}
           ) as found
           order by found.occurred_at desc, id desc
-          limit ${filter.limit}`,
+          limit ${filter.limitsEach ? null : filter.limit}`,
         lane,
       ),
 
