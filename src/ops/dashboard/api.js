@@ -9,6 +9,9 @@ class Fault extends Error {
   }
 }
 
+/** For a person. Any other error has no suggestion. */
+export const textOf = ({ message, suggestion = '' }) => `${message} ${suggestion}`
+
 /**
  * Longer than the slowest change: 30 s in Postgres, and up to 68 s until every instance sees it.
  */

@@ -1,6 +1,6 @@
 /** What a search has found: a key, several keys, a user, a request or refusals, with the audit trail. */
 import { keyActions, revokeKeysAction } from './actions.js'
-import { request } from './api.js'
+import { request, textOf } from './api.js'
 import { bdi, button, el, table } from './dom.js'
 import { count, moment, percent, visible } from './format.js'
 import { createUsageChart } from './usage.js'
@@ -118,8 +118,7 @@ const keyTable = (keys, { find }) =>
 /** What an operator can do is there at once, and stays if this cannot be read. */
 function later(part) {
   const place = el('div', {}, el('p', { textContent: 'Loading…' }))
-  const failed = ({ message, suggestion = '' }) =>
-    el('p', { className: 'fault', textContent: `${message} ${suggestion}` })
+  const failed = (error) => el('p', { className: 'fault', textContent: textOf(error) })
   part.catch(failed).then((child) => place.replaceChildren(child))
   return place
 }

@@ -1,5 +1,5 @@
 /** Exchanges an operator token for a session. The token stays in the form. */
-import { request } from './api.js'
+import { request, textOf } from './api.js'
 
 const form = document.querySelector('form')
 const token = document.querySelector('#token')
@@ -13,7 +13,7 @@ form.addEventListener('submit', async (event) => {
     await request('POST', '/login', { token: token.value.trim() })
     location.replace('/')
   } catch (error) {
-    fault.textContent = `${error.message} ${error.suggestion}`
+    fault.textContent = textOf(error)
     token.select()
   }
 })

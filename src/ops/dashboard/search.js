@@ -2,7 +2,7 @@
  * The search box. What was typed may be a whole key: it is sent in a request's body, and is in no
  * address, history or storage.
  */
-import { request } from './api.js'
+import { request, textOf } from './api.js'
 import { byId } from './dom.js'
 import { showFound } from './found.js'
 
@@ -48,7 +48,7 @@ export function createSearch() {
     } catch (error) {
       if (!isLatest()) return
       close()
-      warn(`${done}${error.message} ${error.suggestion ?? ''}`)
+      warn(`${done}${textOf(error)}`)
       if (error.status === 401) location.reload()
     }
   }
