@@ -15,6 +15,8 @@ const patienceMs = 60_000
 export interface Browser {
   /** A page of its own cookies. `problems`: what it wrote to the console, and what it threw. */
   open(url: string, options?: BrowserContextOptions): Promise<Page & { problems: string[]; asked: string[] }>
+  /** A live page costs time, also one that nobody looks at. */
+  closePages(): Promise<void>
 }
 
 /** Null where there is no chromium. */
@@ -27,6 +29,12 @@ export async function startBrowser(t: Test): Promise<Browser | null> {
   const browser = await chromium.launch({ executablePath: program, args })
   t.teardown(() => browser.close())
   return {
+    async closePages() {
+      // A handler that is answering while its page closes would reject, and nobody would catch it.
+      const pages = browser.contexts().flatMap((context) => context.pages())
+      await Promise.all(pages.map((page) => page.unrouteAll({ behavior: 'ignoreErrors' })))
+      await Promise.all(browser.contexts().map((context) => context.close()))
+    },
     async open(url, options) {
       const context = await browser.newContext(options)
       context.setDefaultTimeout(patienceMs)

@@ -25,7 +25,10 @@ async function find(page: Page, text: string) {
 /** Skipped by name where there is no browser. */
 function test(name: string, run: (t: Test, browser: Browser) => Promise<void>) {
   const skip = browser === null && 'there is no chromium on this machine'
-  t.test(name, { skip }, (t) => run(t, browser!))
+  t.test(name, { skip }, (t) => {
+    t.teardown(() => browser!.closePages())
+    return run(t, browser!)
+  })
 }
 
 async function aKey(rateLimitRpm = 1000, name = 'a key') {
@@ -246,6 +249,7 @@ test('a session that ends leaves a new key on the screen until it is handed over
   isOver = true
   await asked
   await painted(page)
+  isOver = false
   const reloaded = page.waitForEvent('load')
   await dialog.getByRole('button', { name: 'Close' }).click()
   await reloaded
