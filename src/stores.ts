@@ -145,7 +145,8 @@ export interface Counter {
   takeHits(minute: number): number
   /**
    * Whether requests of this minute or the one before it may be missing from the counters: a server
-   * has lost counts, or was down. A scan then also visits what this instance knows.
+   * has lost counts or was down, or this instance has counted alone. A scan then also visits what
+   * this instance knows.
    */
   mayLackCounts(minute: number): boolean
   /**
@@ -382,6 +383,16 @@ export interface UserStore {
 // ---- usage -------------------------------------------------------------------------------------
 
 /** How often keys were used. Minutes are numbered as in rules/window.ts. */
+/** What one instance knows of a minute, beyond what it has reported before. */
+export interface UsageReport {
+  /** Counted by this instance. */
+  requests: number
+  /** 1: it has begun to count in the minute. -1: its requests are reported now. */
+  unreported?: number
+  /** The counters may lack requests of any instance. */
+  mayLackCounts?: boolean
+}
+
 export interface UsageStore {
   /**
    * The points of a key, oldest first, and the starts of the steps that are incomplete. `live`: the
@@ -403,8 +414,8 @@ export interface UsageStore {
    * whether every reported request is stored.
    */
   finish(minute: number, how: { whole: boolean; done: boolean }): Promise<boolean>
-  /** Adds requests that this instance has counted in a minute; what is stored is compared with it. */
-  report(minute: number, requests: number): Promise<void>
+  /** Adds what this instance knows of a minute; what is stored is compared with the sum. */
+  report(minute: number, report: UsageReport): Promise<void>
   /**
    * What is stored of a minute, for a counter to continue from. `isCut`: a process has counted in it
    * and stored nothing.

@@ -15,8 +15,8 @@ export interface MinuteCounts {
    */
   add(keyId: string, minute: number, hits: number, shared?: number): number
   /**
-   * Whether the shared store may lack counts of this minute or the one before it: it has reported
-   * less than was known, or `markIncomplete` was called.
+   * Whether the shared store may lack counts of this minute or the one before it: hits were counted
+   * without it, it has reported less than was known, or `markIncomplete` was called.
    */
   mayLackCounts(minute: number): boolean
   /** The shared store was down until now, and may have lost this minute and the one before it. */
@@ -68,7 +68,7 @@ export function createMinuteCounts(keysMax = 1_000_000): MinuteCounts {
       slot.hits += hits
       if (isFull) return shared
       const count = Math.max((known ?? 0) + hits, shared)
-      if (shared > 0 && shared < count) slot.isShort = true
+      if (shared < count && hits + shared > 0) slot.isShort = true
       slot.counts.set(keyId, count)
       return count
     },

@@ -48,7 +48,7 @@ export function createUsageStore({ management, usage }: UsagePools): UsageStore 
         const incomplete = await sql`
           select extract(epoch from date_trunc(${step}, starts_at, 'UTC'))::float8 as start
           from usage_minutes
-          where (stored is null or stored < reported)
+          where (stored is null or stored < reported or (may_lack_counts and unreported > 0))
             and starts_at >= to_timestamp(${sinceS}) and starts_at < to_timestamp(${untilS})
             and (starts_at < to_timestamp(${overS}) or is_done or ${isLocal})
           group by 1 order by 1`
@@ -92,15 +92,19 @@ export function createUsageStore({ management, usage }: UsagePools): UsageStore 
           on conflict (starts_at) do update set
             stored = excluded.stored, is_done = excluded.is_done, claimed_until = '-infinity'
           where not known.is_done
-          returning stored::float8 as stored, reported::float8 as reported`
-        return row === undefined || (row.stored !== null && row.stored >= row.reported)
+          returning stored is not null and stored >= reported and not (may_lack_counts and unreported > 0) as is_whole`
+        return row === undefined || row.is_whole
       }),
 
-    report: (minute, requests) =>
+    report: (minute, { requests, unreported = 0, mayLackCounts = false }) =>
       usage.run(async (sql) => {
         await sql`
-          insert into usage_minutes as known (starts_at, reported) values (${startOf(sql, minute)}, ${requests})
-          on conflict (starts_at) do update set reported = known.reported + excluded.reported`
+          insert into usage_minutes as known (starts_at, reported, unreported, may_lack_counts)
+          values (${startOf(sql, minute)}, ${requests}, ${unreported}, ${mayLackCounts})
+          on conflict (starts_at) do update set
+            reported = known.reported + excluded.reported,
+            unreported = known.unreported + excluded.unreported,
+            may_lack_counts = known.may_lack_counts or excluded.may_lack_counts`
       }),
 
     resume: (minute) =>

@@ -6,13 +6,15 @@
  * its claim ends and another one starts over, which is harmless: storing again changes nothing. Each
  * instance also reports how many requests it has counted. Where that is more than what the counters
  * held, requests were counted by an instance alone or lost with Redis, and the minute is incomplete.
+ * If an instance was killed before it reported, the sum proves nothing: then the minute is incomplete
+ * if any other instance has noticed that counts may be missing.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { minuteOf } from '../rules/window.ts'
-import type { Counter, KeyCount, UsageStore } from '../stores.ts'
+import type { Counter, KeyCount, UsageReport, UsageStore } from '../stores.ts'
 
 export interface CollectorOptions {
-  counter: Pick<Counter, 'now' | 'scan' | 'takeHits' | 'restore'>
+  counter: Pick<Counter, 'now' | 'scan' | 'takeHits' | 'mayLackCounts' | 'restore'>
   usage: Omit<UsageStore, 'read'>
   /** A minute is stored, but not all of its requests. */
   onIncomplete: (minute: number) => void
@@ -46,8 +48,10 @@ const stopTimeoutMs = 5000
 const reportsMax = 1440
 
 export function createCollector({ counter, usage, onIncomplete, onFault }: CollectorOptions): Collector {
-  /** Requests counted by this instance that are not reported yet, by minute. */
-  const reports = new Map<number, number>()
+  /** What is not reported yet, by minute. */
+  const reports = new Map<number, Required<UsageReport>>()
+  /** Those whose end is not reported yet. */
+  const begun = new Set<number>()
   /** The last minute that is stored for good, as far as this instance knows. */
   let doneThrough: number | null = null
   /** A minute in which an earlier process counted, and its counts died with it. */
@@ -65,18 +69,30 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
     return nowMs
   }
 
+  function add(minute: number, { requests, unreported, mayLackCounts }: Required<UsageReport>) {
+    const known = reports.get(minute)
+    reports.set(minute, {
+      requests: requests + (known?.requests ?? 0),
+      unreported: unreported + (known?.unreported ?? 0),
+      mayLackCounts: mayLackCounts || (known?.mayLackCounts ?? false),
+    })
+  }
+
   /** Reports what was counted before this minute. */
   async function report(minute: number) {
     for (const one of [minute - 2, minute - 1]) {
-      const hits = counter.takeHits(one)
-      if (hits > 0) reports.set(one, (reports.get(one) ?? 0) + hits)
+      const requests = counter.takeHits(one)
+      // What is stored for good cannot be lost any more.
+      const mayLackCounts = one > doneThrough! && counter.mayLackCounts(one)
+      const unreported = begun.delete(one) ? -1 : 0
+      if (requests > 0 || mayLackCounts || unreported !== 0) add(one, { requests, unreported, mayLackCounts })
     }
     for (const oldest of reports.keys()) {
       if (reports.size <= reportsMax) break
       reports.delete(oldest)
     }
-    for (const [one, hits] of reports) {
-      await usage.report(one, hits)
+    for (const [one, what] of reports) {
+      await usage.report(one, what)
       reports.delete(one)
     }
   }
@@ -118,7 +134,10 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
     // At first, or after the clock was ahead. The counters of a minute that ended over a minute ago
     // may already have expired.
     if (doneThrough === null || doneThrough >= current) doneThrough = current - 2
-    if (openMinute !== current) reports.set(current, reports.get(current) ?? 0)
+    if (openMinute !== current && !begun.has(current)) {
+      begun.add(current)
+      add(current, { requests: 0, unreported: 1, mayLackCounts: false })
+    }
     openMinute = current
     await report(current)
     return nowMs

@@ -70,7 +70,7 @@ t.test('finishing a minute again does not reopen it', async (t) => {
   const minute = yesterday + 40
   await usage.claim(minute)
   await usage.store(minute, [{ keyId: key.id, count: 3 }])
-  await usage.report(minute, 3)
+  await usage.report(minute, { requests: 3 })
   t.equal(await usage.finish(minute, { whole: true, done: true }), true)
   await usage.finish(minute, { whole: false, done: false })
   t.equal(await usage.claim(minute), 'done')
@@ -103,16 +103,16 @@ t.test('a minute is incomplete if fewer requests are stored than were reported',
   const incomplete = async () =>
     (await read(key.id, 'minute', [minute, minute + 1], { now: minute + 2 })).incomplete
   t.strictSame(await incomplete(), [], 'nobody has counted')
-  await usage.report(minute, 3)
+  await usage.report(minute, { requests: 3 })
   t.strictSame(await incomplete(), [at(minute)], 'nothing is stored')
   await usage.store(minute, [{ keyId: key.id, count: 5 }])
   t.equal(await usage.finish(minute, { whole: false, done: false }), false)
   t.strictSame(await incomplete(), [at(minute)], 'not every counter was read')
   t.equal(await usage.finish(minute, { whole: true, done: true }), true)
   t.strictSame(await incomplete(), [])
-  await usage.report(minute, 2)
+  await usage.report(minute, { requests: 2 })
   t.strictSame(await incomplete(), [])
-  await usage.report(minute, 1)
+  await usage.report(minute, { requests: 1 })
   t.strictSame(await incomplete(), [at(minute)], 'one request was counted that is not stored')
   for (const step of ['hour', 'day'] as const) {
     const start = at(minute) - (at(minute) % usageStepS[step])
@@ -194,6 +194,21 @@ t.test('hours and days are the sums of their minutes, before and after they are 
   t.strictSame(hours.data.slice(0, 3), [hour(0, 1101, 100), hour(1, 4), hour(23, 8)])
 })
 
+t.test('if an instance has not reported, a minute that may lack counts is incomplete', async (t) => {
+  const minute = yesterday + 30
+  const incomplete = async () =>
+    (await read('apk_1', 'minute', [minute, minute + 1], { now: minute + 2 })).incomplete
+  await usage.report(minute, { requests: 0, unreported: 1 })
+  await usage.report(minute, { requests: 0, unreported: 1 })
+  t.equal(await usage.finish(minute, { whole: true, done: false }), true)
+  t.strictSame(await incomplete(), [], 'nothing shows that counts are missing')
+  await usage.report(minute, { requests: 0, unreported: -1, mayLackCounts: true })
+  t.equal(await usage.finish(minute, { whole: true, done: true }), false)
+  t.strictSame(await incomplete(), [at(minute)])
+  await usage.report(minute, { requests: 0, unreported: -1 })
+  t.strictSame(await incomplete(), [], 'all have reported, and all is stored')
+})
+
 t.test(
   'minutes are dropped by whole days, only those that are rolled up; hours live for 400 days',
   async (t) => {
@@ -204,7 +219,7 @@ t.test(
       const [row] = await sql`select to_char(to_timestamp(${at(day)}) at time zone 'UTC', 'YYYYMMDD') as name`
       await sql`select create_day_partitions('key_usage', to_date(${row!.name}, 'YYYYMMDD'), to_date(${row!.name}, 'YYYYMMDD'))`
       await usage.store(day, [{ keyId: key.id, count: 1 }])
-      await usage.report(day, 1)
+      await usage.report(day, { requests: 1 })
     }
     const drop = (days: number) => pool.run((sql) => dropUsagePartitions(sql, days))
     const nameOf = (day: number) => new Date(at(day) * 1000).toISOString().slice(0, 10).replaceAll('-', '')

@@ -125,7 +125,7 @@ t.test('a minute that lost requests is a row, and makes the total a minimum', as
   const minute = Math.floor(Date.now() / 60_000) - 30
   await openDatabase(t, services.databaseUrl)`
     update api_keys set created_at = created_at - interval '1 hour' where id = ${busy.id}`
-  await instance.service.stores.usage.report(minute, 4)
+  await instance.service.stores.usage.report(minute, { requests: 4 })
   const span = ['--since', String(minute * 60), '--until', String((minute + 2) * 60)]
   const { stdout } = await run('usage', busy.id, ...span)
   t.match(
