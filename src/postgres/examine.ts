@@ -2,7 +2,7 @@
 import { clockFinding, type Finding, withoutAddress } from '../rules/finding.ts'
 import { Unavailable } from '../stores.ts'
 import { keysBySecret } from './hash-secrets.ts'
-import { compareSchema } from './migrate.ts'
+import { compareSchema, MigrationChanged } from './migrate.ts'
 import { createPool, type Query } from './pool.ts'
 import type { SslSettings } from './ssl.ts'
 import { writableFirst } from './writable-first.ts'
@@ -74,8 +74,7 @@ export async function examinePostgres(options: ExamineOptions): Promise<Finding[
   ]
   for (const [about, check] of checks) {
     const finding = await pool.run(check).catch((error): Finding => {
-      const advice = error.code === permissionDenied ? `Check the grants: ${bySection}.` : seePostgres
-      return { about, state: 'wrong', found: reasonOf(error), advice }
+      return { about, state: 'wrong', found: reasonOf(error), advice: adviceOn(error) }
     })
     findings.push(finding)
     // Without its tables there is nothing more to look at.
@@ -83,6 +82,11 @@ export async function examinePostgres(options: ExamineOptions): Promise<Finding[
   }
   await pool.close()
   return findings
+}
+
+function adviceOn(error: Error & { code?: string }): string {
+  if (error.code === permissionDenied) return `Check the grants: ${bySection}.`
+  return error instanceof MigrationChanged ? 'See "Upgrading" in docs/operations.md.' : seePostgres
 }
 
 const reasonOf = (error: Error) => withoutAddress(error.message.replace('Postgres (doctor): ', ''))

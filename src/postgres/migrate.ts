@@ -95,6 +95,8 @@ async function readMigrations(): Promise<MigrationFile[]> {
   )
 }
 
+export class MigrationChanged extends Error {}
+
 /**
  * The files newer than the newest applied one, looking only in the first schema of the search path.
  * Throws if a file was changed after it was applied.
@@ -113,7 +115,7 @@ async function missingOf(sql: Query, files: MigrationFile[]): Promise<MigrationF
   const newest = Math.max(0, ...applied.keys())
   for (const { version, name, md5 } of files) {
     if (version <= newest && (applied.get(version) ?? md5) !== md5)
-      throw new Error(`migration ${version} (${name}) was changed after it was applied`)
+      throw new MigrationChanged(`migration ${version} (${name}) was changed after it was applied`)
   }
   return files.filter(({ version }) => version > newest)
 }
