@@ -7,7 +7,7 @@ import { startPrivateRedis, startTcpProxy } from '../services/index.ts'
 import { ada, startAdmin } from './admin.ts'
 import { type Browser, barriersOf, startBrowser } from './browser.ts'
 
-const { services, instance } = await startAdmin(t)
+const { services, instance, sql } = await startAdmin(t)
 const browser = await startBrowser(t)
 const local = await startInstance(t, services)
 const { url, port } = await startOps(t, local)
@@ -91,8 +91,10 @@ test('a new connection brings no second again into the charts, and loses none', 
   const page = await browser.open(url)
   const nowS = Math.floor(Date.now() / 1000)
   const all = [5, 4, 3, 2, 1].map((ago) => ({ at: nowS - ago, requests: ago }))
+  const old = { at: nowS - 60, requests: 8 }
+  const gap = { at: nowS - 59, requests: null }
   const behind = { at: nowS - 2.5, requests: 9 }
-  const columnsOf = (samples: typeof all) => [
+  const columnsOf = (samples: { at: number; requests: number | null }[]) => [
     samples.map(({ at }) => at),
     samples.map(({ requests }) => requests),
   ]
@@ -100,14 +102,14 @@ test('a new connection brings no second again into the charts, and loses none', 
   let connections = 0
   await page.route('**/admin/events', (route) => {
     // Then to another instance, which has had no viewer in some of these seconds.
-    const pasts = [event('history', all), ...Array(2).fill(event('history', [all[1], all[3]]))]
+    const pasts = [event('history', [old, ...all]), ...Array(2).fill(event('history', [all[1], all[3]]))]
     const body = `retry: 50\n${pasts[connections++] ?? event('traffic', behind)}`
     return route.fulfill({ contentType: 'text/event-stream', body })
   })
-  // Shows what is drawn. The pointer is over the last of five steps.
+  // Shows what is drawn. The pointer is over the last of seven steps.
   const uPlot = `export default class {
     static paths = { bars() {} }
-    cursor = { idx: 4 }
+    cursor = { idx: 6 }
     constructor(_, data) { this.setData(data); (window.drawn ??= []).push(this) }
     setData(data) { this.data = data }
     setSize() {}
@@ -118,9 +120,9 @@ test('a new connection brings no second again into the charts, and loses none', 
   await page.reload()
   const drawn = () => page.evaluate('drawn[0].data')
   await until('it has connected three times', () => connections >= 3)
-  t.strictSame(await drawn(), columnsOf(all))
+  t.strictSame(await drawn(), columnsOf([old, gap, ...all]), 'no line across a time that nobody knows of')
   // The clock of the instance is behind: what came from others is later than what is new.
-  const inOrder = columnsOf([...all.slice(0, 3), behind])
+  const inOrder = columnsOf([old, gap, ...all.slice(0, 3), behind])
   await until(
     'the samples are in order',
     async () => JSON.stringify(await drawn()) === JSON.stringify(inOrder),
@@ -222,7 +224,14 @@ test('a new key is shown first of all, can be copied, and is not lost by acciden
   await page.getByLabel('Find a key').fill('')
   await page.keyboard.press('Control+V')
   t.equal(await page.getByLabel('Find a key').inputValue(), successor)
-  t.strictSame([asked, page.problems], [['beforeunload'], []])
+  page.once('dialog', (question) => {
+    asked.push(question.type())
+    return question.accept()
+  })
+  const reloaded = page.waitForEvent('load')
+  await page.evaluate('location.reload()')
+  await reloaded
+  t.strictSame([asked, page.problems], [['beforeunload'], []], 'it asks no more')
 })
 
 test('a session that ends leaves a new key on the screen until it is handed over', async (t, browser) => {
@@ -450,10 +459,21 @@ test('with a token there is a login, and nothing else before it', async (t, brow
   await page.keyboard.press('Enter')
   await shown(page, /token is missing or invalid/)
   t.equal(page.problems.splice(0).length, 1, 'the 401')
-  await page.getByLabel('Operator token').fill(ada)
+  await page.getByLabel('Operator token').fill(` ${ada} `)
   await page.keyboard.press('Enter')
   await shown(page, 'Live')
   await shown(page, 'Operator: ada')
+  for (const [path, ask] of [
+    ['**/admin/lookup', () => find(page, 'apk_1')],
+    ['**/logout', () => page.getByText('Log out').click()],
+  ] as const) {
+    await page.route(path, (route) => route.fulfill({ status: 401, json: null }), { times: 1 })
+    const reloaded = page.waitForEvent('load')
+    await Promise.race([ask(), reloaded])
+    await reloaded
+    await shown(page, 'Live')
+    t.equal(page.problems.splice(0).length, 1, `${path} had no session`)
+  }
   const [session] = await page.context().cookies()
   t.match(session, { httpOnly: true, sameSite: 'Strict', path: '/', secure: false })
   const { token, id } = await makeKey(instance, { userId: (await makeUser(instance)).id })
@@ -514,7 +534,34 @@ test('a connection that has died without a word is given up, and a new one is ma
   await shown(page, 'Live')
 })
 
+test('a stream that is refused is asked for again after a pause, and once', async (t, browser) => {
+  const page = await browser.open('about:blank')
+  await page.clock.install()
+  let asked = 0
+  await page.route('**/admin/events', (route) =>
+    ++asked === 1 ? route.fulfill({ status: 503 }) : route.fallback(),
+  )
+  const refused = page.waitForResponse((response) => response.request().resourceType() === 'fetch')
+  await page.clock.pauseAt(Date.now() + 1000)
+  await page.goto(url)
+  await refused
+  await shown(page, 'Not connected')
+  const answered = () => page.evaluate('fetch("/").then((response) => response.text())')
+  for (let i = 0; i < 3; i++) await answered()
+  t.equal(asked, 1)
+  await page.clock.runFor(3000)
+  await shown(page, 'Live')
+  // The first one would be given up now.
+  await page.clock.runFor(12_000)
+  for (let i = 0; i < 3; i++) await answered()
+  t.equal(asked, 2)
+})
+
 test('a browser whose clock is wrong shows the same', async (t, browser) => {
+  await sql`
+    insert into instances select silent.* from instances as known, jsonb_populate_record(
+      known, jsonb_build_object('id', 'ins_silent', 'seen_at', now() - interval '1 hour')
+    ) as silent limit 1`
   for (const wrongMin of [-10, 10]) {
     const page = await browser.open('about:blank')
     await page.addInitScript(`{
@@ -526,6 +573,7 @@ test('a browser whose clock is wrong shows the same', async (t, browser) => {
     await page.locator('#requests .value').getByText(/\d/).waitFor()
     await page.locator('#reasons-note').getByText('in the last 1 h').waitFor()
     t.match(await upFor.innerText(), /^[1-9]\d* (s|min)$/)
+    await page.locator('#instances tr', { hasText: 'ins_silent' }).getByText('silent for 1 h').waitFor()
     await page.context().close()
   }
 })
@@ -534,6 +582,15 @@ test('a response of a proxy, or one that breaks off, is said in words', async (t
   const page = await browser.open(url)
   const fault = page.locator('#search-fault')
   const { id } = await aKey()
+  await page.getByLabel('Find a key').fill(id)
+  await page.route('**/admin/lookup', () => {})
+  await page.evaluate(`{
+    const { timeout } = AbortSignal
+    AbortSignal.timeout = () => timeout.call(AbortSignal, 1)
+  }`)
+  await page.getByLabel('Find a key').press('Enter')
+  await fault.getByText('The service does not answer.').waitFor()
+  await page.reload()
   await page.getByLabel('Find a key').fill(id)
   for (const response of [
     { contentType: 'text/html', body: '<p>Log in' },
