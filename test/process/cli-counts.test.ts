@@ -116,6 +116,8 @@ t.test('usage and lookup say that they do not know the current minute', async (t
   t.notMatch((await run('usage', busy.id)).stdout, note)
   const { REDIS_URL: _, ...inMemory } = env
   t.match((await runWith(inMemory, 'usage', busy.id)).stdout, /only the service knows the minutes/)
+  const known = await runWith(inMemory, 'lookup', busy.id, '--json')
+  t.hasStrict(JSON.parse(known.stdout), { type: 'key', counters: undefined })
   const found = await runWith(down, 'lookup', busy.id)
   t.match(found, { code: 0, stdout: /^counters +unknown: Redis is not counting$/m })
   t.notMatch(found.stdout, /this minute/)
