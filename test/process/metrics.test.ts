@@ -2,6 +2,7 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t from 'tap'
+import type { CountingMode } from '../../schemas/health.ts'
 import { refusalReasons } from '../../schemas/refusal.ts'
 import { watchGauges } from '../../src/process/gauges.ts'
 import { quantile } from '../../src/process/histogram.ts'
@@ -116,7 +117,7 @@ t.test('batches, commits and shed requests are counted under their own names', a
 
 t.test('the gauges show the state at the moment of the scrape', async (t) => {
   const metrics = createMetrics()
-  const counter = { mode: 'shared' as 'shared' | 'local', outages: [] as Outage[] }
+  const counter = { mode: 'shared' as CountingMode, outages: [] as Outage[] }
   const cache = { size: 7 }
   const gate = { postgresDown: false, cacheHits: 3, cacheMisses: 1 }
   watchGauges(metrics.registry, { counter, cache, gate, collector: { lagS: () => 2.5 } })
@@ -140,6 +141,8 @@ t.test('the gauges show the state at the moment of the scrape', async (t) => {
   cache.size = 8
   gate.cacheHits++
   t.strictSame(await read(), [1, 1, 0, 1, 2.5, 8, 4, 1])
+  counter.mode = 'memory'
+  t.equal((await read())[0], 0, 'there is no Redis that could be down')
 })
 
 t.test('metrics that nobody uses any more are freed', async () => {
