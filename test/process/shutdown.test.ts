@@ -259,6 +259,20 @@ t.test('SIGTERM while it starts ends it before it listens', async (t) => {
   )
 })
 
+t.test('SIGTERM once its database is ready, but before it listens, skips DRAIN_SECONDS', async (t) => {
+  const { service, startMs } = await sql.begin(async (tx) => {
+    await tx`lock table api_keys`
+    const service = await spawnLatchkey(t, externalEnv(services, { DRAIN_SECONDS: '15' }), 'serve')
+    await lockWaitOf(sql, '%hash_secret_id in%')
+    service.kill('SIGTERM')
+    await stopping(service)
+    return { service, startMs: performance.now() }
+  })
+  const { code } = await service.ended
+  t.equal(code, 0)
+  t.ok(performance.now() - startMs < 15_000)
+})
+
 t.test('SIGTERM ends it while it waits for a Postgres that is not there', async (t) => {
   const service = await spawnLatchkey(
     t,
