@@ -73,10 +73,14 @@ t.test('rows at the limits of the constraints are accepted', async (t) => {
   t.equal((await sql`select 1 from api_keys where id in ('apk_most', 'apk_least')`).length, 2)
 })
 
-t.test('no two keys share a hash, and every key has an owner', async (t) => {
-  const { hash } = await makeKey(user.id)
+t.test('no two keys share a hash or a successor, and every key has an owner', async (t) => {
+  const { id, hash } = await makeKey(user.id)
   const again = insertKey({ id: 'apk_again', key_hash: Buffer.from(hash, 'hex') })
   await t.rejects(Promise.resolve(again), { code: '23505' })
+  const replaced = (n: number) =>
+    insertKey({ id: `apk_replaced_${n}`, key_hash: Buffer.alloc(32, 10 + n), successor_id: id })
+  await replaced(1)
+  await t.rejects(Promise.resolve(replaced(2)), { code: '23505', constraint_name: 'api_keys_by_successor' })
   await t.rejects(Promise.resolve(insertKey({ user_id: 'usr_nobody', key_hash: Buffer.alloc(32, 9) })), {
     code: '23503',
   })
