@@ -3,7 +3,9 @@ import fc from 'fast-check'
 import postgres from 'postgres'
 import t from 'tap'
 import { createLastUsed } from '../../src/guard/last-used.ts'
+import { createAuditLog } from '../../src/postgres/audit.ts'
 import type { Pool } from '../../src/postgres/pool.ts'
+import { createUsageStore } from '../../src/postgres/usage.ts'
 import { newId } from '../../src/rules/id.ts'
 import { startPrivatePostgres } from '../services/index.ts'
 import { actor, newKeyOf, nowS, openStores, storesOn } from './open-stores.ts'
@@ -257,7 +259,7 @@ const watchedPool: Pool = {
   change: (work) => work(watched, () => {}),
   close: () => watched.end(),
 }
-const { keys: watchedKeys } = storesOn(watchedPool)
+const { keys: watchedKeys, users: watchedUsers } = storesOn(watchedPool)
 
 t.test('whatever a user asks for waits in the lane of that user', async (t) => {
   const lanes: (string | undefined)[] = []
@@ -286,6 +288,13 @@ async function statementOf(work: () => Promise<unknown>): Promise<Statement> {
   return sent.at(-1)!
 }
 
+/** How Postgres runs the last statement that this work sends. */
+async function planOf(work: () => Promise<unknown>): Promise<string> {
+  const { text, values } = await statementOf(work)
+  const rows = await sql.unsafe(`explain (analyze, costs off, timing off) ${text}`, values)
+  return rows.map((row) => row['QUERY PLAN']).join('\n')
+}
+
 /** Many keys of a new user; the columns are SQL expressions. */
 async function manyKeys({ expiresAt = 'null', revokedAt = 'null' } = {}) {
   const { id } = await makeUser()
@@ -309,13 +318,31 @@ t.test('a page of any status is read from an index, past no row of another statu
   await sql`analyze api_keys`
   for (const [name, userId] of Object.entries(users))
     for (const status of ['active', 'expired', 'revoked'] as const) {
-      const { text, values } = await statementOf(() => watchedKeys.list(userId, { limit: 101, status }))
-      const rows = await sql.unsafe(`explain (analyze, costs off, timing off) ${text}`, values)
-      const plan = rows.map((row) => row['QUERY PLAN']).join('\n')
+      const plan = await planOf(() => watchedKeys.list(userId, { limit: 101, status }))
       const index = status === 'revoked' ? 'api_keys_revoked' : 'api_keys_not_revoked'
       t.match(plan, `Index Scan using ${index}`, `${status} of a user whose keys are ${name}`)
       t.notMatch(plan, /Rows Removed|Sort/)
     }
+})
+
+t.test("users, a user's refusals and incomplete minutes are read from indexes", async (t) => {
+  const times = sql`select n, now() - make_interval(mins => n) as at from generate_series(1, 3000) n`
+  await sql`
+    insert into users (id, name, created_at) select 'usr_' || n, 'somebody', at from (${times}) as times`
+  await sql`
+    insert into audit_log (id, request_id, event, reason, user_id)
+    select 'aud_' || n, 'req_' || n, 'auth.refused', 'revoked', 'usr_' || n from (${times}) as times`
+  await sql`insert into usage_minutes (starts_at, stored) select at, 0 from (${times}) as times`
+  await sql`analyze users, audit_log, usage_minutes`
+
+  t.match(await planOf(() => watchedUsers.list({ limit: 101 })), 'using users_newest_first ')
+  const audit = createAuditLog({ audit: watchedPool, operator: watchedPool })
+  const refusals = { userId: 'usr_1000', event: 'auth.refused', limit: 10 } as const
+  t.match(await planOf(() => audit.list(refusals)), /using audit_refusals_\d+_user_id_occurred_at_idx/)
+  const usage = createUsageStore({ management: watchedPool, usage: watchedPool })
+  const range = { step: 'minute', sinceS: nowS() - 86_400, untilS: nowS() } as const
+  const read = () => usage.read('apk_1', range, { nowS: nowS(), live: [], isLocal: false })
+  t.match(await planOf(read), 'using usage_minutes_incomplete ')
 })
 
 t.test('an unknown hash reads and sends a row as a known one does', async (t) => {
