@@ -117,6 +117,7 @@ t.test('during DRAIN_SECONDS an answer waits for the rest of the request', async
     await closed
     t.match(received, new RegExp(`^HTTP/1.1 ${status} [^]*^connection: close`, 'im'))
   }
+  t.equal((await service.ended).code, 0)
 })
 
 t.test('a request that never arrives completely does not delay a stop', async (t) => {
