@@ -317,10 +317,16 @@ t.test('an address has 60 refusals a minute, which lock out neither GitHub nor o
   t.equal(await wrong(), 401)
 })
 
-t.test('a refusal that cannot be recorded is a 503', async (t) => {
+t.test('a refusal that cannot be recorded is a 503, and a failed revocation no success', async (t) => {
+  const { token } = await makeCaller(instance)
   await sql`alter table audit_log rename to audit_log_elsewhere`
   t.teardown(() => sql`alter table if exists audit_log_elsewhere rename to audit_log`)
   expectError(t, await ops.ask('POST', path, { json: [] }), 'service_unavailable')
+  expectError(t, await report([match(token)]), 'internal_error')
+  t.equal(await verify(other, token), 200)
+  await sql`alter table audit_log_elsewhere rename to audit_log`
+  t.equal((await report([match(token)])).status, 200)
+  t.equal(await verify(other, token), 401, 'GitHub may try again')
 })
 
 t.test('without the setting there is no such route', async (t) => {
