@@ -159,7 +159,8 @@ t.test('the guard says who calls, and what to answer to everybody else', async (
   t.equal(envelopeOf(over.body).docs_url, 'https://keys.example/docs/errors/rate_limit_exceeded')
 
   for (const none of [undefined, null, []]) t.equal(statusOf(await guard.check(none)), 401)
-  t.equal(statusOf(await guard.check([`Bearer ${token}`, `Bearer ${token}`])), 401)
+  t.equal(statusOf(await guard.check([`Bearer ${token}`, `Bearer ${token}`], { requestId: 'mine-0' })), 401)
+  t.match(await recorded('mine-0'), [{ details: { key_prefix: token.slice(0, 10) } }])
   const request = {
     requestId: 'mine-1',
     method: 'G\0ET',
@@ -167,10 +168,12 @@ t.test('the guard says who calls, and what to answer to everybody else', async (
     ip: '::1',
     userAgent: 'x'.repeat(999),
   }
-  const refused = (await guard.check(`Bearer ${token.slice(0, -1)}`, request)) as Refused
+  const unknown = service.service.stores.tokenFormat.mint()
+  const refused = (await guard.check(`Bearer ${unknown}`, request)) as Refused
   t.equal(envelopeOf(refused.body).request_id, 'mine-1')
   const [entry] = await recorded('mine-1')
   t.match(entry, { reason: 'unknown_key', method: 'GET', ip: '::1', user_agent: 'x'.repeat(256) })
+  t.match(entry, { details: { key_prefix: unknown.slice(0, 10) } })
   t.notMatch(entry!.path, token)
   const halved = { requestId: 'mine-2', path: '/\ud800', userAgent: `${'x'.repeat(255)}😀` }
   t.equal(statusOf(await guard.check(undefined, halved)), 401)
@@ -201,10 +204,11 @@ t.test('closing waits for the checks under way, and what comes later is a 503', 
   t.equal(statusOf(await guard.check(`Bearer ${token}`)), 200)
   network.delay(500)
   const underWay = guard.check(`Bearer ${token}`)
-  const closing = guard.close()
+  let closed = 0
+  for (const closing of [guard.close(), guard.close()]) void closing.then(() => closed++)
   t.equal(statusOf(await guard.check(`Bearer ${token}`)), 503, 'also while it waits')
   t.equal(statusOf(await underWay), 200)
-  await closing
+  await until('both calls of close have ended', () => closed === 2)
   const late = (await guard.check('Bearer lk_x')) as Refused
   t.match(late, { status: 503, headers: { 'retry-after': '1' } })
 })
