@@ -8,6 +8,7 @@ import { postgresAt } from '../../src/postgres/connect.ts'
 import { examinePostgres } from '../../src/postgres/examine.ts'
 import { migrate } from '../../src/postgres/migrate.ts'
 import { createPool, type Pool, type PoolOptions } from '../../src/postgres/pool.ts'
+import { writableFirst } from '../../src/postgres/writable-first.ts'
 import { newId } from '../../src/rules/id.ts'
 import { Unavailable } from '../../src/stores.ts'
 import { openStores } from '../../src/wiring/stores.ts'
@@ -248,6 +249,15 @@ t.test('a closed pool opens no connection again, not even for one that ends mean
   await t.rejects(ask(pool))
 })
 
+t.test('closing leaves no connection open, even to a server that hangs', async (t) => {
+  const network = await startTcpProxy(t, server.url)
+  const hanging = postgresAt(network.url)
+  await hanging.connect({ max: 1, connect_timeout: 10 })`select`
+  network.blackHole()
+  await hanging.close()
+  await until('none is open', () => hanging.openConnections() === 0, 10_000)
+})
+
 t.test('the name of a database may have any letters', async (t) => {
   const name = 'ö n% 1'
   const admin = openDatabase(t, server.url)
@@ -445,6 +455,8 @@ t.test('of several hosts, a command and missing migrations use one that takes wr
     const created = await users.create({ id: newId('usr_'), name: 'Ada' }, actor())
     t.ok(created.ok)
   }
+  const { searchParams } = new URL(await writableFirst(url, { ssl: {}, timeoutMs: 20_000 }))
+  t.equal(searchParams.get('port'), `${server.port},${standby.port}`, 'the other one stays, as the second')
   const [finding] = await examinePostgres({ url, ssl: {}, secretId: null, previousSecretId: null })
   t.match(finding, { about: 'Postgres', state: 'ok' })
 })
