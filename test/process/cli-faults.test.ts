@@ -129,12 +129,15 @@ t.test('a reader that has gone may have seen enough, but not of a new key', asyn
     const child = spawn(process.execPath, [await builtCli(), ...words], {
       env: { PATH: process.env.PATH, ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
+      timeout: 60_000,
+      killSignal: 'SIGKILL',
     })
     child.stdout.destroy()
     const [[code], stderr] = await Promise.all([once(child, 'close'), text(child.stderr)])
     return { code, stderr }
   }
   t.strictSame(await unread('users', 'list'), { code: 0, stderr: '' })
+  t.strictSame(await unread('audit', 'list', '--follow'), { code: 0, stderr: '' })
   const lost =
     /^latchkey: .*could not be written \(write EPIPE\).*Nobody has seen the new key: rotate or revoke it\n$/
   t.match(await unread('keys', 'create', '--user', id, '--name', 'x'), { code: 1, stderr: lost })
