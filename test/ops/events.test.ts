@@ -1,4 +1,5 @@
 // The stream behind the dashboard: real traffic is in it within two seconds, and it ends with the instance.
+import { once } from 'node:events'
 import { type AddressInfo, connect } from 'node:net'
 import type { Readable } from 'node:stream'
 import FakeTimers from '@sinonjs/fake-timers'
@@ -131,17 +132,22 @@ t.test('it ends after 15 minutes, so that a session which was ended meanwhile se
   })
   t.teardown(() => clock.uninstall())
   const app = await quietStream()
-  let stream: Readable | undefined
+  const streams: Readable[] = []
   let sent = ''
   app.addHook('onSend', async (_request, _reply, payload) => {
-    stream = payload as Readable
+    const stream = payload as Readable
+    streams.push(stream)
     stream.on('data', (piece) => {
       sent += piece
     })
   })
-  app.inject('/admin/events').catch(() => {})
-  while (stream === undefined) await new Promise(setImmediate)
-  const shown = stream
+  const view = async () => {
+    const before = streams.length
+    app.inject('/admin/events').catch(() => {})
+    while (streams.length === before) await new Promise(setImmediate)
+    return streams.at(-1)!
+  }
+  const shown = await view()
   const turns = async () => {
     for (let n = 0; n < 20; n++) await new Promise(setImmediate)
   }
@@ -154,4 +160,10 @@ t.test('it ends after 15 minutes, so that a session which was ended meanwhile se
   t.match(sent, /^event: hello\n.*\n\nretry: 3000\n\n/)
   t.match(sent, /\n\nretry: 100\n\n$/, 'and the browser comes back at once')
   shown.destroy()
+
+  const left = await view()
+  const timers = clock.countTimers()
+  left.destroy()
+  await once(left, 'close')
+  t.equal(clock.countTimers(), timers - 2, 'a viewer that has left leaves neither its timer nor the reading')
 })
