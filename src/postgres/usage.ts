@@ -48,7 +48,7 @@ export function createUsageStore({ management, usage }: UsagePools): UsageStore 
         const incomplete = await sql`
           select extract(epoch from date_trunc(${step}, starts_at, 'UTC'))::float8 as start
           from usage_minutes
-          where (stored is null or stored < reported or (may_lack_counts and unreported > 0))
+          where ${isIncomplete(sql)}
             and starts_at >= to_timestamp(${sinceS}) and starts_at < to_timestamp(${untilS})
             and (starts_at < to_timestamp(${overS}) or is_done or ${isLocal})
           group by 1 order by 1`
@@ -92,8 +92,8 @@ export function createUsageStore({ management, usage }: UsagePools): UsageStore 
           on conflict (starts_at) do update set
             stored = excluded.stored, is_done = excluded.is_done, claimed_until = '-infinity'
           where not known.is_done
-          returning stored is not null and stored >= reported and not (may_lack_counts and unreported > 0) as is_whole`
-        return row === undefined || row.is_whole
+          returning ${isIncomplete(sql)} as is_incomplete`
+        return !row?.is_incomplete
       }),
 
     report: (minute, { requests, unreported = 0, mayLackCounts = false }) =>
@@ -127,6 +127,10 @@ export function createUsageStore({ management, usage }: UsagePools): UsageStore 
       }),
   }
 }
+
+/** Of a minute in usage_minutes: not every request is known to be stored. Its index has the same words. */
+const isIncomplete = (sql: Query) =>
+  sql`(stored is null or stored < reported or (may_lack_counts and unreported > 0))`
 
 const startOf = (sql: Query, minute: number) => sql`to_timestamp(${minute * 60}::float8)`
 
