@@ -134,7 +134,7 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
     // At first, or after the clock was ahead. The counters of a minute that ended over a minute ago
     // may already have expired.
     if (doneThrough === null || doneThrough >= current) doneThrough = current - 2
-    if (openMinute !== current && !begun.has(current)) {
+    if (!begun.has(current)) {
       begun.add(current)
       add(current, { requests: 0, unreported: 1, mayLackCounts: false })
     }
