@@ -382,7 +382,6 @@ export interface UserStore {
 
 // ---- usage -------------------------------------------------------------------------------------
 
-/** How often keys were used. Minutes are numbered as in rules/window.ts. */
 /** What one instance knows of a minute, beyond what it has reported before. */
 export interface UsageReport {
   /** Counted by this instance. */
@@ -393,6 +392,7 @@ export interface UsageReport {
   mayLackCounts?: boolean
 }
 
+/** How often keys were used. Minutes are numbered as in rules/window.ts. */
 export interface UsageStore {
   /**
    * The points of a key, oldest first, and the starts of the steps that are incomplete. `live`: the
