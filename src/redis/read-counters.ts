@@ -59,12 +59,12 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
     }
     await Promise.all([...shards].map(scanOne))
     const isLocal = unread.size > 0
-    const isIncomplete = lastCounts.mayLackCounts(minute)
-    if (isLocal || isIncomplete) {
-      const isWanted = (keyId: string) => isIncomplete || unread.has(shardOf(keyId))
-      const known = await visitCounts(lastCounts.of(minute), visit, { isWanted, signal, above })
-      if (isLocal) scanned += known
-    }
+    const isUnread = (keyId: string) => unread.has(shardOf(keyId))
+    const visitKnown = (isWanted: (keyId: string) => boolean) =>
+      visitCounts(lastCounts.of(minute), visit, { isWanted, signal, above })
+    if (isLocal) scanned += await visitKnown(isUnread)
+    // Those were read and counted already, but here they may be higher.
+    if (lastCounts.mayLackCounts(minute)) await visitKnown((keyId) => !isUnread(keyId))
     return { complete: !isLocal && !signal?.aborted, scanned, mode: isLocal ? 'local' : 'shared', fault }
   }
 

@@ -179,6 +179,30 @@ t.test('a server that does not count, or has no connection, is not scanned', asy
     })
 })
 
+t.test('with one of two servers down, what the other one has is counted once', async (t) => {
+  const redis = { time: async () => ['0', '0'], eval: async () => ['0', 1, 'apk_a 2', []] }
+  const [up, down] = [{ isShared: true }, { isShared: false, outage: null }] as [Shard, Shard]
+  const lastCounts = createMinuteCounts()
+  for (const keyId of ['apk_a', 'apk_b']) lastCounts.add(keyId, 5, 3)
+  const { scan } = readCounters({
+    client: redis as unknown as Redis,
+    servers: { connection: () => redis, fault: () => new Error('full') } as unknown as Servers,
+    shards: new Map([
+      ['up', up],
+      ['down', down],
+    ]),
+    shardOf: (keyId) => (keyId === 'apk_a' ? up : down),
+    lastCounts,
+    patience: 1,
+  })
+  const seen: KeyCount[] = []
+  t.match(await scan(5, (slice) => void seen.push(...slice)), { mode: 'local', scanned: 2 })
+  t.strictSame(
+    seen.map(({ keyId, count }) => `${keyId} ${count}`),
+    ['apk_a 2', 'apk_b 3', 'apk_a 3'],
+  )
+})
+
 /** A server without a clock that advances: each slice is this many counters, and the last one has cursor 0. */
 const serverOf = (slices: string[][], onSlice = () => {}) => {
   let next = 0
