@@ -93,7 +93,7 @@ export interface Scan {
   /** Counters read. */
   scanned: number
   /** Where the counts come from. local: at least one server's are what this instance knows. */
-  mode: Counter['mode']
+  mode: CountingMode
   /** Why a server was not read; null if all were. */
   fault: Outage | null
 }
@@ -127,7 +127,7 @@ export interface Counter {
    * The counts of at least one key in these minutes, key after key: 0 where there is none, and no
    * less than this instance has seen. Never rejects.
    */
-  countsOf(keyIds: string[], minutes: number[]): Promise<{ counts: number[]; mode: Counter['mode'] }>
+  countsOf(keyIds: string[], minutes: number[]): Promise<{ counts: number[]; mode: CountingMode }>
   /**
    * The counts of this or the last minute as this instance saw them at its own last hit of each key,
    * by key. Changes with every hit.
@@ -158,9 +158,9 @@ export interface Counter {
    * shared: one count for all instances. local: the shared store, or part of it, is down, and this
    * instance counts in its place. memory: there is no shared store.
    */
-  readonly mode: CountingMode
+  mode(): CountingMode
   /** Why the mode is local, one for each server that does not count. */
-  readonly outages: readonly Outage[]
+  outages(): readonly Outage[]
   close(): Promise<void>
 }
 
@@ -448,7 +448,7 @@ export interface InstanceReport {
   version: string
   /** Seconds since its start. */
   uptimeS: number
-  counting: Counter['mode']
+  counting: CountingMode
   /** Whether its last look-up of a key succeeded. */
   postgres: PostgresState
   traffic: Traffic

@@ -23,7 +23,7 @@ export const lookup = command('lookup <anything>', {
     const format = tokenFormat(config.tokenPrefix)
     if (given !== '-' && format.isIn(given)) process.stderr.write(`${historyWarning}\n`)
     const found = await withStores(config, (stores) => {
-      const counter = stores.counter.mode === 'memory' ? null : stores.counter
+      const counter = stores.counter.mode() === 'memory' ? null : stores.counter
       return createLookup({ ...stores, counter })(query, { lane: operator(), toBody: adminKeyBody })
     })
     if (found === null)

@@ -228,7 +228,7 @@ async function announce({ config, service: { app, stores }, ops, log, say }: Ann
   const opsPort = (ops.server.address() as AddressInfo).port
   const { host, opsHost } = config
   const addresses = { host, port, ops_host: opsHost, ops_port: opsPort }
-  log.info({ version, ...addresses, counter: stores.counter.mode }, 'listening')
+  log.info({ version, ...addresses, counter: stores.counter.mode() }, 'listening')
   if (!stores.embedded) return
   await createFirstKey(config, stores, port)
   say(`Dashboard: http://localhost:${opsPort}/`)

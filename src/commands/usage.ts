@@ -27,7 +27,7 @@ export const usage = command<{ since?: number; until?: number; step?: UsageStep 
     const { found, mode } = await withStores(config, async ({ keys, usageHistory, counter }) => {
       const key = await keys.get(id, null, operator())
       if (key === null) throw new Error(`there is no key ${id}`)
-      return { found: await usageHistory.read(key, query, operator()), mode: counter.mode }
+      return { found: await usageHistory.read(key, query, operator()), mode: counter.mode() }
     })
     if (!found.ok)
       throw new Error(`${found.message} ${found.suggestion}`.replaceAll(/`(since|until|step)`/g, '--$1'))

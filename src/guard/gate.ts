@@ -68,18 +68,14 @@ export function createGate(options: GateOptions): Gate {
     outageTtlMs,
     oldCopies,
   }
-  let postgresDown = false
   const reader = createKeyReader({
     ...options,
     onPostgres(isDown) {
-      postgresDown = isDown
+      gate.postgresDown = isDown
       trust.postgresDownUntilMs = isDown ? performance.now() + postgresDownForMs : 0
     },
     onShed: () => onShed?.('lookups'),
   })
-
-  let cacheHits = 0
-  let cacheMisses = 0
 
   function admit(key: CachedKey, count: number, nowMs: number): Counted<CachedKey> {
     const nowS = Math.floor(nowMs / 1000)
@@ -126,15 +122,19 @@ export function createGate(options: GateOptions): Gate {
     done(new Unavailable('too many requests are waiting to be counted'))
   }
 
-  return {
+  const gate = {
+    postgresDown: false as boolean,
+    cacheHits: 0,
+    cacheMisses: 0,
+
     verify(token, done) {
       const cacheName = cache.nameOf(token)
       const cached = cache.get(cacheName)
       if (cached !== undefined) {
-        cacheHits++
+        gate.cacheHits++
         return done(null, { ok: true, caller: cached })
       }
-      cacheMisses++
+      gate.cacheMisses++
       reader
         .read(cacheName, options.hasher.hashesOf(token))
         .then((found) => done(null, found.ok ? { ok: true, caller: ownRead(found) } : found), done)
@@ -154,18 +154,10 @@ export function createGate(options: GateOptions): Gate {
       if (!taken) shed(done)
     },
 
-    get postgresDown() {
-      return postgresDown
-    },
-    get cacheHits() {
-      return cacheHits
-    },
-    get cacheMisses() {
-      return cacheMisses
-    },
     invalidateBefore() {
       trust.invalidBeforeMs = performance.now()
     },
     drained: () => reader.drained(),
-  }
+  } satisfies Gate
+  return gate
 }

@@ -34,7 +34,7 @@ export interface KeyCache {
   /** Stores the key, unless the stored one was read later. */
   set(key: CachedKey): void
   delete(name: string): void
-  readonly size: number
+  size(): number
 }
 
 export function createKeyCache(entriesMax: number): KeyCache {
@@ -75,8 +75,6 @@ export function createKeyCache(entriesMax: number): KeyCache {
       young.delete(name)
       old.delete(name)
     },
-    get size() {
-      return young.size + old.size
-    },
+    size: () => young.size + old.size,
   }
 }

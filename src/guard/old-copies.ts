@@ -23,7 +23,7 @@ export interface OldCopies {
   /** Sends a report with this instance's current fence; `send` resolves to the latest one. */
   report(send: (fence: number) => Promise<number>): Promise<void>
   /** The latest fence has not been reported yet. */
-  readonly isBehind: boolean
+  isBehind(): boolean
 }
 
 /** `outageTtlMs`: how long an instance may go on after its last report. */
@@ -44,9 +44,7 @@ export function createOldCopies(outageTtlMs: number): OldCopies {
 
   return {
     allowed,
-    get isBehind() {
-      return learnt !== sent
-    },
+    isBehind: () => learnt !== sent,
     async report(send) {
       const sentAtMs = performance.now()
       if (isLate()) startOver()

@@ -67,7 +67,7 @@ export function createPublish(options: PublishOptions): Publish {
     const reported = fences === null || everyoneReported(fences, isOver)
     const waited = Promise.all([reported, aged]).then(([isReported]) => isReported)
     const confirmed = async () => {
-      while (counter.mode !== 'memory' && passedMs() < retryForMs) {
+      while (counter.mode() !== 'memory' && passedMs() < retryForMs) {
         await sleep(retryEveryMs, undefined, { ref: false })
         if (await counter.raise(versions)) return true
       }

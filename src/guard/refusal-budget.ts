@@ -15,7 +15,7 @@ export interface RefusalBudget {
   /** Takes nothing: returns what `take` would. */
   peek(address: string | null): number
   /** How many budgets are in use this minute. */
-  readonly addresses: number
+  addresses(): number
 }
 
 export interface RefusalBudgetOptions {
@@ -56,9 +56,7 @@ export function createRefusalBudget(options: RefusalBudgetOptions): RefusalBudge
       return waitS
     },
     peek: (address) => budgetOf(address, now()).waitS,
-    get addresses() {
-      return taken.size
-    },
+    addresses: () => taken.size,
   }
 }
 

@@ -29,8 +29,8 @@ export function createMemoryCounter(options: MemoryCounterOptions = {}): Counter
   }
 
   return {
-    mode: 'memory',
-    outages: [],
+    mode: () => 'memory',
+    outages: () => [],
     hit(keyId, onCounted) {
       const nowMs = now()
       const number = counts.add(keyId, minuteOf(nowMs), 1)

@@ -169,7 +169,7 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
     await refresh(of, isCurrent)
     addKnown(of)
     const ranking = await rankKeys({ counter, keys }, { ...of, isRising: isCurrent, lane })
-    const unfinished = { ...of, complete: false, mode: counter.mode, fault: null }
+    const unfinished = { ...of, complete: false, mode: counter.mode(), fault: null }
     const { startedMs, complete, scanned, mode, fault } = usable(of, isCurrent) ?? unfinished
     const lost = counter.mayLackCounts(of.minute)
     return { minute: of.minute, asOfMs: startedMs, complete, scanned, mode, fault, lost, ...ranking }

@@ -24,7 +24,7 @@ export function watchGauges(registry: Registry, { counter, cache, gate, collecto
       },
     })
   gauge('latchkey_redis_degraded', '1 while Redis is down and this instance counts by itself.', () =>
-    Number(counter.mode === 'local'),
+    Number(counter.mode() === 'local'),
   )
   gauge('latchkey_postgres_degraded', '1 if the last look-up in Postgres failed.', () =>
     Number(gate.postgresDown),
@@ -34,14 +34,14 @@ export function watchGauges(registry: Registry, { counter, cache, gate, collecto
     'By how much the next minute of usage to be stored is late.',
     collector.lagS,
   )
-  gauge('latchkey_key_cache_entries', 'Keys in the cache.', () => cache.size)
+  gauge('latchkey_key_cache_entries', 'Keys in the cache.', () => cache.size())
   new Gauge({
     name: 'latchkey_redis_degraded_cause',
     help: '1 for each cause that keeps a Redis server from counting for this instance.',
     labelNames: ['cause'],
     registers: [registry],
     collect() {
-      const causes = counter.outages.map((outage) => outage.cause)
+      const causes = counter.outages().map((outage) => outage.cause)
       for (const cause of outageCauses) this.set({ cause }, Number(causes.includes(cause)))
     },
   })

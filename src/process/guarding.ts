@@ -99,8 +99,8 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
     record: guard.record,
     instance,
     health() {
-      const [outage] = counter.outages
-      return { redis: counter.mode, ...(outage && { redis_cause: outage.cause }), postgres: postgres() }
+      const [outage] = counter.outages()
+      return { redis: counter.mode(), ...(outage && { redis_cause: outage.cause }), postgres: postgres() }
     },
     async close() {
       maintenance.stop()
@@ -194,7 +194,7 @@ function openHeartbeat(
     id,
     version,
     uptimeS: (performance.now() - startedMonoMs) / 1000,
-    counting: stores.counter.mode,
+    counting: stores.counter.mode(),
     postgres: postgres(),
     traffic: metrics.traffic(),
   })

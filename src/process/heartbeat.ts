@@ -36,7 +36,7 @@ export function createHeartbeat({ instances, oldCopies, report, onFault }: Heart
     failing = error !== null
     if (closed) return
     // Another instance is waiting for this fence.
-    const waitMs = oldCopies.isBehind ? 0 : everyMs - (performance.now() - startedMs)
+    const waitMs = oldCopies.isBehind() ? 0 : everyMs - (performance.now() - startedMs)
     timer = setTimeout(
       () => {
         reporting = beat()

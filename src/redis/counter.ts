@@ -120,7 +120,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
   function followMasters() {
     const masters = servers.masters()
     for (const [server, one] of shards) {
-      if (masters.has(server) || one.outage !== null) continue
+      if (masters.has(server) || one.server.outage !== null) continue
       one.close()
       shards.delete(server)
     }
@@ -142,13 +142,8 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
   const shardOf = (keyId: string) => single ?? shard(servers.serverOf(keyId))
 
   return {
-    get mode() {
-      for (const { isShared } of shards.values()) if (!isShared) return 'local'
-      return 'shared'
-    },
-    get outages() {
-      return [...shards.values()].flatMap(({ outage }) => outage ?? [])
-    },
+    mode: () => ([...shards.values()].every(({ server }) => server.mode === 'shared') ? 'shared' : 'local'),
+    outages: () => [...shards.values()].flatMap(({ server }) => server.outage ?? []),
     hit: (keyId, onCounted) => shardOf(keyId).hit(keyId, onCounted),
     async raise(versions) {
       const startMs = performance.now()

@@ -34,7 +34,7 @@ export async function examineRedis(servers: RedisServers): Promise<Finding[]> {
   try {
     await requireRedisDatabase(client)
     await settled(counter)
-    const outages = counter.outages.map(outageFinding)
+    const outages = counter.outages().map(outageFinding)
     const nodes = client instanceof Cluster ? client.nodes('master') : [client]
     const ready = nodes.filter(({ status }) => status === 'ready')
     const details = await Promise.all(ready.map((node) => examineServer(node, client instanceof Cluster)))
@@ -54,8 +54,9 @@ export async function examineRedis(servers: RedisServers): Promise<Finding[]> {
 /** A late answer or connection, as on a busy machine, is no fault unless it lasts. */
 async function settled(counter: Counter) {
   const untilMs = performance.now() + waitMs
-  const isFailed = () => counter.outages.some(({ cause }) => cause !== 'timeout' && cause !== 'disconnected')
-  while (counter.mode !== 'shared' && !isFailed() && performance.now() < untilMs) await sleep(10)
+  const isFailed = () =>
+    counter.outages().some(({ cause }) => cause !== 'timeout' && cause !== 'disconnected')
+  while (counter.mode() !== 'shared' && !isFailed() && performance.now() < untilMs) await sleep(10)
 }
 
 const outageFinding = ({ cause, reason }: Outage): Finding => ({

@@ -51,11 +51,11 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
       }) satisfies VisitCounts,
     }
     const scanOne = async ([server, shard]: [string, Shard]) => {
-      const redis = shard.isShared ? servers.connection(server) : undefined
+      const redis = shard.server.mode === 'shared' ? servers.connection(server) : undefined
       const error = redis ? await scanServer(redis, settings) : (servers.fault(server) ?? notConnected())
       if (error === null) return
       unread.add(shard)
-      fault ??= shard.outage ?? outageOf(error)
+      fault ??= shard.server.outage ?? outageOf(error)
     }
     await Promise.all([...shards].map(scanOne))
     const isLocal = unread.size > 0
@@ -71,7 +71,7 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
   /** What the server says, or if it does not count, what this instance knows. */
   async function ask<T>(shard: Shard, command: () => Promise<T>, known: () => T) {
     try {
-      if (!shard.isShared) throw notConnected()
+      if (shard.server.mode !== 'shared') throw notConnected()
       return { value: await withTimeout(command(), answerTimeoutMs * patience), mode: 'shared' as const }
     } catch {
       return { value: known(), mode: 'local' as const }

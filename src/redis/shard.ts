@@ -6,11 +6,11 @@
  */
 import type { MinuteCounts } from '../memory/minute-counts.ts'
 import { minuteOf } from '../rules/window.ts'
-import type { CountReply, OnCounted, Outage } from '../stores.ts'
+import type { CountReply, OnCounted } from '../stores.ts'
 import { createCalls } from './calls.ts'
 import type { Hits } from './hits.ts'
 import type { HitReply, Scripts } from './scripts.ts'
-import { createServerState, type ServerStateOptions } from './server-state.ts'
+import { createServerState, type ServerState, type ServerStateOptions } from './server-state.ts'
 import { withTimeout } from './with-timeout.ts'
 
 export interface ShardOptions extends Omit<ServerStateOptions, 'onClock' | 'onLocal'> {
@@ -28,10 +28,8 @@ export interface ShardOptions extends Omit<ServerStateOptions, 'onClock' | 'onLo
 }
 
 export interface Shard {
-  /** Whether the server counts, as far as its last answer says. */
-  readonly isShared: boolean
-  /** Why this instance counts in its place. */
-  readonly outage: Outage | null
+  /** Whether the server counts, and if not, why. */
+  readonly server: Pick<ServerState, 'mode' | 'outage'>
   /** The server's clock as this instance knows it, Unix milliseconds. */
   nowMs(): number
   /** False when full: nothing was counted. */
@@ -117,12 +115,7 @@ export function createShard(options: ShardOptions): Shard {
   })
 
   return {
-    get isShared() {
-      return server.mode === 'shared'
-    },
-    get outage() {
-      return server.outage
-    },
+    server,
     nowMs,
     hit(keyId, onCounted) {
       if (server.mode !== 'local') return calls.add(keyId, onCounted)

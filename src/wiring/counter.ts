@@ -37,6 +37,6 @@ export async function openCounter(
     throw error
   }
   const untilMs = performance.now() + redisWaitMs * patience
-  while (counter.mode === 'local' && performance.now() < untilMs) await sleep(10)
+  while (counter.mode() === 'local' && performance.now() < untilMs) await sleep(10)
   return counter
 }

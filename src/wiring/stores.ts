@@ -76,10 +76,10 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
     const format = tokenFormat(config.tokenPrefix)
     const policy = cachePolicy(config, {
       embedded: isEmbedded,
-      inMemory: counter.mode === 'memory',
+      inMemory: counter.mode() === 'memory',
     })
     const instances = createInstanceStore(pools, policy)
-    const isAlone = isEmbedded && counter.mode === 'memory'
+    const isAlone = isEmbedded && counter.mode() === 'memory'
     const isCommand = options.role === 'command'
     const publish = createPublish({
       counter,

@@ -263,16 +263,16 @@ t.test('a reading in the background that failed is tried again', async (t) => {
 t.test('a key that turns out to be unusable leaves the cache', async (t) => {
   const { cached, hit, verify, cache, counter, postgres } = gated()
   const key = await cached()
-  t.equal(cache.size, 1)
+  t.equal(cache.size(), 1)
   counter.version = 5
   for (const gone of [revokedIn(5), null]) {
     postgres.key = gone
     t.match(await hit(key), { ok: false })
-    t.equal(cache.size, 0)
+    t.equal(cache.size(), 0)
     t.match(await verify(), { ok: false }, 'and the next request reads it')
     postgres.key = usableKey({ version: 5 })
     await verify()
-    t.equal(cache.size, 1)
+    t.equal(cache.size(), 1)
   }
 })
 

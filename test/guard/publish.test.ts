@@ -3,6 +3,7 @@
 import { syncBuiltinESMExports } from 'node:module'
 import { install } from '@sinonjs/fake-timers'
 import t from 'tap'
+import type { CountingMode } from '../../schemas/health.ts'
 import { createPublish } from '../../src/guard/publish.ts'
 import type { Counter, Fences } from '../../src/stores.ts'
 
@@ -24,7 +25,7 @@ async function publish(options: {
   confirms: (tryNumber: number) => boolean
   /** How long the counter takes to say so. */
   raiseMs?: number
-  mode?: Counter['mode']
+  mode?: CountingMode
   fences?: Fences | null
   staleMs?: number
 }) {
@@ -33,7 +34,7 @@ async function publish(options: {
   const published: number[] = []
   const slowAtMs: number[] = []
   const counter: Pick<Counter, 'mode' | 'raise'> = {
-    mode,
+    mode: () => mode,
     async raise(versions) {
       const isConfirmed = confirms(tries.push(versions))
       if (raiseMs > 0) await new Promise<void>((done) => setTimeout(done, raiseMs))

@@ -53,16 +53,16 @@ t.test('when there are too many addresses, the others share one budget', async (
   t.equal(within('192.0.2.4', 2), 1)
   t.equal(within('192.0.2.1', 5), 2, 'a known one keeps its own')
   for (let i = 0; i < 10_000; i++) budget.take(`198.51.${i >> 8}.${i & 255}`)
-  t.equal(budget.addresses, 3)
+  t.equal(budget.addresses(), 3)
   clock.ms += 60_000
   t.equal(within('192.0.2.4', 5), 3)
-  t.equal(budget.addresses, 1)
+  t.equal(budget.addresses(), 1)
 })
 
 t.test('10,000 addresses have their own budget, unless said otherwise', async (t) => {
   const { budget } = open()
   for (let i = 0; i < 10_010; i++) budget.take(`198.51.${i >> 8}.${i & 255}`)
-  t.equal(budget.addresses, 10_001)
+  t.equal(budget.addresses(), 10_001)
 })
 
 t.test('an unknown address has a budget like any other', async (t) => {

@@ -67,7 +67,7 @@ t.test('a version outlives every cached copy, however many there are', async (t)
 
 t.test('counting in memory confirms no cached copy', async (t) => {
   const counter = createMemoryCounter()
-  t.equal(counter.mode, 'memory')
+  t.equal(counter.mode(), 'memory')
   const keyId = newId('apk_')
   await counter.raise([{ keyId, version: 2 }])
   t.equal((await hit(counter, keyId)).turn.shared, false)

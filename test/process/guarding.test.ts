@@ -35,11 +35,11 @@ t.test(
     const { counter } = instance.service.stores
     network.refuse()
     network.cut()
-    await until('Redis is unreachable', () => counter.mode === 'local')
+    await until('Redis is unreachable', () => counter.mode() === 'local')
     // As another instance does whose publication Redis has lost.
     await sql`update api_keys set revoked_at = now(), version = version + 1 where id = ${id}`
     await network.heal()
-    await until('Redis is back', () => counter.mode === 'shared')
+    await until('Redis is back', () => counter.mode() === 'shared')
     t.equal(await verify(), 401)
   },
 )

@@ -28,7 +28,7 @@ t.test('one report a second; a slow one delays the next, and a failure is logged
       },
       remove: async (id) => void calls.push(`remove ${id}`),
     },
-    oldCopies: { report: async (send) => void (await send(0)), isBehind: false },
+    oldCopies: { report: async (send) => void (await send(0)), isBehind: () => false },
     report: () => ({ id: 'ins_1' }) as never,
     onFault: (error) => faults.push(error?.message ?? null),
   })

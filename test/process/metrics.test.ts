@@ -117,8 +117,8 @@ t.test('batches, commits and shed requests are counted under their own names', a
 
 t.test('the gauges show the state at the moment of the scrape', async (t) => {
   const metrics = createMetrics()
-  const counter = { mode: 'shared' as CountingMode, outages: [] as Outage[] }
-  const cache = { size: 7 }
+  const counter = { mode: (): CountingMode => 'shared', outages: (): Outage[] => [] }
+  const cache = { size: () => 7 }
   const gate = { postgresDown: false, cacheHits: 3, cacheMisses: 1 }
   watchGauges(metrics.registry, { counter, cache, gate, collector: { lagS: () => 2.5 } })
   const read = () =>
@@ -135,13 +135,13 @@ t.test('the gauges show the state at the moment of the scrape', async (t) => {
       ].map((sample) => sampleOf(metrics, sample)),
     )
   t.strictSame(await read(), [0, 0, 0, 0, 2.5, 7, 3, 1])
-  counter.mode = 'local'
-  counter.outages = [{ cause: 'timeout', reason: 'no reply' }]
+  counter.mode = () => 'local'
+  counter.outages = () => [{ cause: 'timeout', reason: 'no reply' }]
   gate.postgresDown = true
-  cache.size = 8
+  cache.size = () => 8
   gate.cacheHits++
   t.strictSame(await read(), [1, 1, 0, 1, 2.5, 8, 4, 1])
-  counter.mode = 'memory'
+  counter.mode = () => 'memory'
   t.equal((await read())[0], 0, 'there is no Redis that could be down')
 })
 

@@ -14,7 +14,7 @@ async function begin(t: Test, seconds = cacheS) {
   const env = { KEY_CACHE_SECONDS: String(seconds) }
   const counting = await startInstance(t, { ...services, redisUrl: redis.url }, env)
   const alone = await startInstance(t, { ...services, redisUrl: '' }, env)
-  const modes = [counting, alone].map(({ service }) => service.stores.counter.mode).join()
+  const modes = [counting, alone].map(({ service }) => service.stores.counter.mode()).join()
   if (modes !== 'shared,memory') throw new Error(`they count in ${modes}`)
   const user = await makeUser(counting)
   const manager = await makeKey(counting, { userId: user.id })

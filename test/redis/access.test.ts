@@ -58,8 +58,11 @@ if (redis) {
       const { counter } = countAt(t, urlOf('lacking'))
       // ioredis sends a script's text first, then its hash, and the text again when Redis has
       // forgotten it.
-      await until('it counts, or says why not', () => counter.mode === 'shared' || counter.outages.length > 0)
-      if (!/eval/.test(missing)) t.equal(counter.mode, 'local', 'the probe says so, before any hit')
+      await until(
+        'it counts, or says why not',
+        () => counter.mode() === 'shared' || counter.outages().length > 0,
+      )
+      if (!/eval/.test(missing)) t.equal(counter.mode(), 'local', 'the probe says so, before any hit')
       await hit(counter, newId('apk_'))
       await admin.script('FLUSH')
       await hit(counter, newId('apk_'))
@@ -124,7 +127,7 @@ if (redis) {
     await allow('late', ...commands, '<secret', '>another')
     const { counter, causes, untilDown, untilShared } = countAt(t, urlOf('late'))
     await untilDown('wrong_password')
-    t.equal(counter.mode, 'local')
+    t.equal(counter.mode(), 'local')
     t.equal((await hit(counter, newId('apk_'))).turn.shared, false)
     await allow('late', ...commands)
     await untilShared()
@@ -151,7 +154,7 @@ if (redis) {
       await countAt(t, redis.url.replace('redis:', 'rediss:')).untilDown('tls')
       await redis.kill()
       await untilDown('refused')
-      t.equal(counter.mode, 'local')
+      t.equal(counter.mode(), 'local')
     },
   )
 }
@@ -166,5 +169,5 @@ for (const [what, url, cause] of [
       setImmediate(() => resolve(countAt(t, url)))
     })
     await untilDown(cause)
-    t.equal(counter.mode, 'local')
+    t.equal(counter.mode(), 'local')
   })

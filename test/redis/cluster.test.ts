@@ -66,7 +66,7 @@ if (cluster) {
       'the second instance goes on from the first',
     )
     t.ok(counted.every(({ turn }) => turn.shared))
-    t.strictSame([...one.counter.outages, ...other.counter.outages], [])
+    t.strictSame([...one.counter.outages(), ...other.counter.outages()], [])
   })
 
   t.test('keys that were read together are confirmed, each by its own node', async (t) => {
@@ -214,12 +214,12 @@ if (cluster) {
     await cluster.nodes[2]!.freeze()
     const { counter, outages, untilDown, untilShared } = impatiently(t)
     await untilDown()
-    t.equal(counter.mode, 'local')
+    t.equal(counter.mode(), 'local')
     t.match(outages[0]!.reason, `:${cluster.nodes[2]!.port}:`, 'and names the one that does not')
     t.equal((await hit(counter, idOn(0))).turn.shared, true, 'the others count their keys')
     await cluster.nodes[2]!.thaw()
     await untilShared()
-    t.strictSame(counter.outages, [])
+    t.strictSame(counter.outages(), [])
   })
 
   t.test('the connection to a node that falls silent is replaced', async (t) => {
@@ -243,7 +243,7 @@ if (cluster) {
     await refusing.config('SET', 'requirepass', 'another-one')
     await refusing.call('CLIENT', 'KILL', 'TYPE', 'normal')
     await untilDown('wrong_password')
-    t.equal(counter.mode, 'local')
+    t.equal(counter.mode(), 'local')
     t.equal((await hit(counter, idOn(2))).turn.shared, false)
     t.equal((await hit(counter, idOn(0))).turn.shared, true)
     t.notMatch(JSON.stringify(outages), password)
@@ -286,7 +286,7 @@ if (cluster) {
   t.test('a password that all nodes refuse is reported as such', async (t) => {
     const { counter, outages, untilDown } = countOn(t, [0, 1, 2], ':wrong')
     await untilDown('wrong_password')
-    t.equal(counter.mode, 'local')
+    t.equal(counter.mode(), 'local')
     t.match(outages[0], { cause: 'wrong_password', reason: /WRONGPASS/ })
   })
 

@@ -59,7 +59,7 @@ if (server) {
           hits(counter, keyId, 4),
         ])
         t.equal(isConfirmed, false, 'a change is not confirmed')
-        t.equal(counter.mode, 'local')
+        t.equal(counter.mode(), 'local')
         during.push(...(await hits(counter, keyId, 50)))
         // The connection is replaced by one that leads into the black hole too.
         if (fault.begin === proxy.blackHole) await until('it connects again', () => connections > 0)
@@ -218,7 +218,7 @@ if (server) {
       onCall: (what, seconds) => calls.push([what, Math.round(seconds * 1e6) / 1000]),
     })
     t.teardown(() => counter.close())
-    await until('Redis counts', () => counter.mode === 'shared')
+    await until('Redis counts', () => counter.mode() === 'shared')
     const clock = install({
       toFake: ['setTimeout', 'clearTimeout', 'performance'],
       shouldClearNativeTimers: true,

@@ -49,10 +49,10 @@ export function countWith<Client extends Redis | Cluster>(
     counter,
     outages,
     causes: () => outages.map((outage) => outage?.cause ?? null),
-    untilShared: () => until('Redis counts', () => counter.mode === 'shared'),
+    untilShared: () => until('Redis counts', () => counter.mode() === 'shared'),
     untilDown: (cause) =>
       until(`the outage is reported: ${cause}`, () =>
-        counter.outages.some((outage) => cause === undefined || outage.cause === cause),
+        counter.outages().some((outage) => cause === undefined || outage.cause === cause),
       ),
   }
 }

@@ -17,13 +17,15 @@ import { commands } from './acl.ts'
 import { countAt, observe, soonDown } from './counters.ts'
 
 const server = await startPrivateRedis(t)
+const counting: Shard['server'] = { mode: 'shared', outage: null }
+const silent: Shard['server'] = { mode: 'local', outage: null }
 
 t.test('now is the clock that is furthest behind: the minute of every server has begun', async (t) => {
   const clocks: Record<string, string[]> = { ahead: ['160', '0'], behind: ['100', '999500'] }
   const counters = readCounters({
     client: {} as never,
     servers: { connection: (name: string) => ({ time: async () => clocks[name] }) } as unknown as Servers,
-    shards: new Map(Object.keys(clocks).map((name) => [name, { isShared: true } as Shard])),
+    shards: new Map(Object.keys(clocks).map((name) => [name, { server: counting } as Shard])),
     shardOf: () => ({}) as Shard,
     lastCounts: createMinuteCounts(),
     patience: 1,
@@ -34,7 +36,7 @@ t.test('now is the clock that is furthest behind: the minute of every server has
 t.test('where a server does not count, what is known here counts, even if it answers', async (t) => {
   const lastCounts = createMinuteCounts()
   lastCounts.add('apk_a', 5, 3)
-  const shard = { isShared: false, nowMs: () => 300_000 } as Shard
+  const shard = { server: silent, nowMs: () => 300_000 } as Shard
   const counters = readCounters({
     client: { mget: async () => ['7'] } as never,
     servers: { connection: () => ({ time: async () => ['100', '0'] }) } as unknown as Servers,
@@ -51,7 +53,7 @@ t.test('where a server counts, a count is never less than what is known here', a
   const lastCounts = createMinuteCounts()
   lastCounts.add('apk_a', 5, 3)
   lastCounts.add('apk_a', 4, 3)
-  const shard = { isShared: true } as Shard
+  const shard = { server: counting } as Shard
   const counters = readCounters({
     // It has lost its data within minute 5.
     client: { mget: async () => ['1', '7', null] } as never,
@@ -70,7 +72,7 @@ t.test('the counts of several keys are one call, and each is no less than what i
   values['rl:{apk_a}:4'] = 'not a count'
   const lastCounts = createMinuteCounts()
   lastCounts.add('apk_b', 5, 9)
-  const shard = { isShared: true } as Shard
+  const shard = { server: counting } as Shard
   const counters = readCounters({
     client: {
       async mget(names: string[]) {
@@ -80,7 +82,7 @@ t.test('the counts of several keys are one call, and each is no less than what i
     } as never,
     servers: {} as Servers,
     shards: new Map([['one', shard]]),
-    shardOf: (keyId) => (keyId === 'apk_a' ? shard : ({ isShared: false } as Shard)),
+    shardOf: (keyId) => (keyId === 'apk_a' ? shard : ({ server: silent } as Shard)),
     lastCounts,
     patience: 1,
   })
@@ -130,7 +132,7 @@ function setClock(t: Test) {
 t.test('a patient reader waits longer for a count', async (t) => {
   const { clock, after } = setClock(t)
   const redis = { mget: () => after(150, ['7']) }
-  const { counters } = readOne({ isShared: true }, { redis, patience: 2 })
+  const { counters } = readOne({ server: counting }, { redis, patience: 2 })
   const reading = counters.countsOf(['apk_a'], [5])
   await clock.tickAsync(150)
   t.strictSame(await reading, { counts: [7], mode: 'shared' })
@@ -139,7 +141,7 @@ t.test('a patient reader waits longer for a count', async (t) => {
 t.test('a patient reader waits longer for a slice', async (t) => {
   const { clock, after } = setClock(t)
   const redis = twoSlices(() => after(1500, null))
-  const { counters } = readOne({ isShared: true }, { redis, patience: 2 })
+  const { counters } = readOne({ server: counting }, { redis, patience: 2 })
   let isDone = false
   const scanning = counters.scan(5, () => {}).finally(() => (isDone = true))
   while (!isDone) {
@@ -151,7 +153,7 @@ t.test('a patient reader waits longer for a slice', async (t) => {
 
 for (const share of [undefined, 0.05, () => 0.05])
   t.test(`a scan uses 5 % of a server (${share})`, async (t) => {
-    const { counters, seen } = readOne({ isShared: true }, { redis: twoSlices(() => sleep(10)) })
+    const { counters, seen } = readOne({ server: counting }, { redis: twoSlices(() => sleep(10)) })
     const startMs = performance.now()
     const scan = await counters.scan(5, () => {}, { share })
     t.match(scan, { complete: true, scanned: 2, mode: 'shared', fault: null })
@@ -162,10 +164,10 @@ for (const share of [undefined, 0.05, () => 0.05])
 
 t.test('a server that does not count, or has no connection, is not scanned', async (t) => {
   for (const [shard, redis, fault] of [
-    [{ isShared: false, outage: null }, { time: () => t.fail('asked') }, { cause: 'other', reason: 'full' }],
-    [{ isShared: true, outage: null }, null, { cause: 'other', reason: 'full' }],
+    [{ server: silent }, { time: () => t.fail('asked') }, { cause: 'other', reason: 'full' }],
+    [{ server: counting }, null, { cause: 'other', reason: 'full' }],
     [
-      { isShared: false, outage: { cause: 'refused', reason: 'no' } },
+      { server: { mode: 'local', outage: { cause: 'refused', reason: 'no' } } },
       null,
       { cause: 'refused', reason: 'no' },
     ],
@@ -181,7 +183,7 @@ t.test('a server that does not count, or has no connection, is not scanned', asy
 
 t.test('with one of two servers down, what the other one has is counted once', async (t) => {
   const redis = { time: async () => ['0', '0'], eval: async () => ['0', 1, 'apk_a 2', []] }
-  const [up, down] = [{ isShared: true }, { isShared: false, outage: null }] as [Shard, Shard]
+  const [up, down] = [{ server: counting }, { server: silent }] as [Shard, Shard]
   const lastCounts = createMinuteCounts()
   for (const keyId of ['apk_a', 'apk_b']) lastCounts.add(keyId, 5, 3)
   const { scan } = readCounters({
@@ -343,7 +345,7 @@ if (server) {
     const scan = await counter.scan(minuteOf(counted[0]!.turn.nowMs), (slice) => void seen.push(...slice))
     t.match(scan, { complete: false, scanned: 1, mode: 'local', fault: { cause: 'no_permission' } })
     t.strictSame(seen, [{ keyId: own, count: 2 }])
-    t.strictSame([counter.mode, outages], ['shared', []])
+    t.strictSame([counter.mode(), outages], ['shared', []])
   })
 
   t.test('while Redis is down, an instance reads what it knows, by the clock of Redis', async (t) => {

@@ -88,7 +88,7 @@ function open(t: Test, options: Partial<ShardOptions> = {}) {
       if (!taken) reject(new Error('shed'))
     })
   const called = (count: number) => until('the call is sent', () => seen.calls.length >= count)
-  const untilShared = () => until('Redis counts', () => shard.isShared)
+  const untilShared = () => until('Redis counts', () => shard.server.mode === 'shared')
   return { seen, shard, hit, called, untilShared }
 }
 
@@ -226,7 +226,7 @@ t.test("a probe tells Redis's clock too, also for hits that Redis fails to count
   await called(1)
   seen.calls[0]!.fail(replyError('OOM command not allowed'))
   t.equal((await first).turn.nowMs, startMs - 120_000)
-  t.equal(shard.isShared, false)
+  t.equal(shard.server.mode, 'local')
   t.equal((await hit()).turn.nowMs, startMs - 120_000)
 })
 
@@ -238,7 +238,7 @@ t.test('a call that timed out is not repeated, and its late answer is used', asy
   await called(1)
   const local = { version: 0, turn: { shared: false } }
   t.match(await settled(Promise.all(hits)), [{ number: 1, ...local }, { number: 2 }, { number: 1 }])
-  t.equal(shard.isShared, false)
+  t.equal(shard.server.mode, 'local')
   t.strictSame(seen.outages, ['timeout'])
   seen.calls[0]!.answer(3, 1, 1, 1)
   await nextTurn()
@@ -294,16 +294,16 @@ t.test('only a probe ends an outage', async (t) => {
   t.match(await one, { turn: { shared: false } })
   seen.calls[1]!.answer(1, 0)
   t.match(await other, { turn: { shared: true } }, 'Redis answers what was under way')
-  t.equal(shard.isShared, false, 'but that does not end the outage')
+  t.equal(shard.server.mode, 'local', 'but that does not end the outage')
   // For longer than a silent connection is tolerated.
   await until('there were some probes', () => probes > 7)
-  t.match(shard, { isShared: false, outage: { cause: 'loading' } })
+  t.match(shard.server, { mode: 'local', outage: { cause: 'loading' } })
   t.equal(seen.reconnects, 0, 'any answer shows that the connection is alive')
   t.match(await hit('apk_1'), { number: 2, turn: { shared: false } })
   t.equal(seen.calls.length, 2, 'no hit is sent meanwhile')
   seen.probe = async () => clockOf(startMs)
   await untilShared()
-  t.equal(shard.outage, null)
+  t.equal(shard.server.outage, null)
   t.strictSame(seen.outages, ['out_of_memory', null])
 })
 
@@ -316,19 +316,19 @@ t.test('a connection that answers no probe is replaced', async (t) => {
 
 t.test('a new shard says neither that its server counts nor that it is down before it knows', async (t) => {
   const { seen, shard, hit, called } = open(t, { probe: noAnswer })
-  t.match(shard, { isShared: false, outage: null })
+  t.match(shard.server, { mode: 'local', outage: null })
   const first = hit()
   await called(1)
   seen.calls[0]!.answer(1, 0)
   await first
-  t.equal(shard.isShared, true)
+  t.equal(shard.server.mode, 'shared')
 })
 
 t.test('a new shard whose server is not connected for a second counts locally, and says why', async (t) => {
   const { seen, shard, hit } = open(t)
   seen.fault = withCode('DEPTH_ZERO_SELF_SIGNED_CERT')
-  await until('the outage is seen', () => shard.outage !== null)
-  t.match(shard.outage, { cause: 'certificate', reason: 'DEPTH_ZERO_SELF_SIGNED_CERT' })
+  await until('the outage is seen', () => shard.server.outage !== null)
+  t.match(shard.server.outage, { cause: 'certificate', reason: 'DEPTH_ZERO_SELF_SIGNED_CERT' })
   t.match(await hit(), { number: 1, turn: { shared: false } })
   t.equal(seen.calls.length, 0)
 })
@@ -339,8 +339,8 @@ t.test('an outage reports each lasting cause once', async (t) => {
   shard.goLocal(new Error('not connected'))
   for (const code of ['ECONNREFUSED', 'ENOTFOUND', 'ECONNREFUSED', 'ENOTFOUND', 'CERT_HAS_EXPIRED']) {
     seen.fault = withCode(code)
-    const { cause } = shard.outage!
-    await until('the cause is seen', () => shard.outage!.cause !== cause)
+    const { cause } = shard.server.outage!
+    await until('the cause is seen', () => shard.server.outage!.cause !== cause)
   }
   t.strictSame(seen.outages, ['unreachable', 'unknown_host', 'certificate'])
 })

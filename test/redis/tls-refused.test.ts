@@ -56,8 +56,8 @@ for (const [what, answer] of Object.entries(answers)) {
           listeners.every(({ received }) => received.length > 4),
         )
         await untilDown()
-        t.equal(counter.mode, 'local')
-        t.match(counter.outages[0]!.cause, /^(tls|disconnected|timeout)$/)
+        t.equal(counter.mode(), 'local')
+        t.match(counter.outages()[0]!.cause, /^(tls|disconnected|timeout)$/)
         t.notMatch(JSON.stringify(outages), password)
         for (const { received } of listeners) t.notMatch(Buffer.concat(received).toString('latin1'), password)
       }
@@ -93,12 +93,12 @@ t.test('a Redis whose certificate is not trusted is an outage', async (t) => {
   const { counter, untilDown } = countAt(t, redis.url)
   await untilDown('certificate')
   await until('many handshakes were refused', () => refused > 200)
-  t.equal(counter.mode, 'local')
+  t.equal(counter.mode(), 'local')
 })
 
 t.test('a listener that speaks TLS where none was asked for is an outage', async (t) => {
   const { address } = await listen(t, (socket) => socket.write(alert(decodeError)))
   const { counter, untilDown } = countAt(t, `redis://${address}`)
   await untilDown('tls')
-  t.equal(counter.mode, 'local')
+  t.equal(counter.mode(), 'local')
 })

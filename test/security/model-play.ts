@@ -28,7 +28,7 @@ export async function play(
   /** The instances warn of servers that do not answer, and of nothing else. */
   const warnings = () => instances.reduce((sum, { log }) => sum + log.length, 0)
   // One that warned before may still be counting on its own.
-  const areShared = () => instances.every(({ service }) => service.stores.counter.mode === 'shared')
+  const areShared = () => instances.every(({ service }) => service.stores.counter.mode() === 'shared')
   await until('every instance counts in Redis', areShared)
   const before = warnings()
   // An instance closes a connection that brings no request in its first seconds.

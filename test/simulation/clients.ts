@@ -11,7 +11,7 @@ export interface Clients {
   readonly answered: number[]
   readonly sent: { requests: number; changes: number }
   /** Requests and changes that wait for their answer. */
-  readonly waiting: number
+  waiting(): number
   request(instance: number, key: number, then?: (status: number) => void): void
   change(instance: number, key: number, what: Change, then?: (answered: boolean) => void): void
   /** Nobody waits for this one any more. */
@@ -126,9 +126,7 @@ export function createClients(fleet: Fleet): Clients {
   return {
     answered,
     sent,
-    get waiting() {
-      return open.size
-    },
+    waiting: () => open.size,
     request,
     change,
     killed(killed) {

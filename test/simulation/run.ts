@@ -57,7 +57,7 @@ function keepChecking(fleet: Fleet, clients: Clients, before = 0) {
 }
 
 const isSettled = ({ instances }: Fleet, clients: Clients) =>
-  clients.waiting === 0 && instances.every(({ counter }) => counter.mode === 'shared')
+  clients.waiting() === 0 && instances.every(({ counter }) => counter.mode() === 'shared')
 
 /** Everything works again, from the cache, and by the latest state. */
 async function checkEnd(fleet: Fleet, clients: Clients, isRead: boolean) {
@@ -97,7 +97,7 @@ async function checkChange(fleet: Fleet, clients: Clients, chance: Chance) {
         if (status !== 401) fail(`in the end i${j} answers ${status} for a revoked key`)
       })
   })
-  while (clients.waiting > 0 && fleet.wrong.length === 0) await time.run(time.nowMs + 250)
+  while (clients.waiting() > 0 && fleet.wrong.length === 0) await time.run(time.nowMs + 250)
 }
 
 /** Whether changes that Redis does not confirm must wait for an instance that was killed. */

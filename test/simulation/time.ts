@@ -65,10 +65,7 @@ const nextTurn = setImmediate
 const turnsAtOnce = 64
 
 export function createTime(): Time {
-  let nowMs = 0
-  let current: Process | null = null
   let number = 0
-  let events = 0
   let stopped = false
   const heap: Event[] = []
   const before = (a: Event, b: Event) =>
@@ -113,25 +110,19 @@ export function createTime(): Time {
       push(event)
       return false
     }
-    nowMs = Math.max(nowMs, event.atMs)
-    current = owner
-    events++
+    time.nowMs = Math.max(time.nowMs, event.atMs)
+    time.current = owner
+    time.events++
     run()
     return owner !== null
   }
 
-  const time: Time = {
-    get nowMs() {
-      return nowMs
-    },
-    get current() {
-      return current
-    },
-    get events() {
-      return events
-    },
-    at(atMs, run, owner = current, phase = phases.messages) {
-      const event: Event = { atMs: Math.max(atMs, nowMs), phase, number: number++, owner, run }
+  const time: { -readonly [Name in keyof Time]: Time[Name] } = {
+    nowMs: 0,
+    current: null,
+    events: 0,
+    at(atMs, run, owner = time.current, phase = phases.messages) {
+      const event: Event = { atMs: Math.max(atMs, time.nowMs), phase, number: number++, owner, run }
       push(event)
       return () => {
         event.run = null
@@ -153,8 +144,8 @@ export function createTime(): Time {
             reject(error as Error)
           }
           over = true
-          if (!stopped) nowMs = Math.max(nowMs, untilMs)
-          current = null
+          if (!stopped) time.nowMs = Math.max(time.nowMs, untilMs)
+          time.current = null
           resolve()
         }
         function turns() {

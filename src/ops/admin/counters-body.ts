@@ -1,5 +1,6 @@
 /** What operators read from the counters, as it crosses the wire and as the command line prints it. */
 import type { Counters, KeyCounters } from '../../../schemas/counters.ts'
+import type { CountingMode } from '../../../schemas/health.ts'
 import { minuteOf } from '../../rules/window.ts'
 import type { Counter, RankBy, StoredKey } from '../../stores.ts'
 import type { BoardView } from '../board.ts'
@@ -38,7 +39,7 @@ export async function countersOfKey(
   }
 }
 
-const sourceOf = (mode: Counter['mode']) => (mode === 'shared' ? ('redis' as const) : mode)
+const sourceOf = (mode: CountingMode) => (mode === 'shared' ? ('redis' as const) : mode)
 
 const minuteBody = (minute: number) => ({ minute: minute * 60, resets_at: (minute + 1) * 60 })
 
