@@ -11,7 +11,7 @@ const all = [
 ]
 const files = process.argv.length > 2 ? process.argv.slice(2) : all
 const output = '.tap/soak.tap'
-const options = ['--test-env=SOAK=1', '--jobs=1', '--timeout=7200', '--reporter=tap']
+const options = ['--test-env=SOAK=1', '--jobs=1', '--timeout=36000', '--reporter=tap']
 const tap = spawn('tap', ['run', ...options, ...files], { stdio: ['ignore', 'pipe', 'inherit'] })
 const ended = once(tap, 'close')
 mkdirSync('.tap', { recursive: true })

@@ -7,7 +7,7 @@ import type { Done } from './explore.ts'
 import { explore, lanes } from './processes.ts'
 
 const { SIMULATION_SEED: only, SIMULATION_RUNS: runs } = process.env
-const schedules = only ? 1 : Number(runs ?? scaled(10_000, 1_000_000))
+const schedules = only ? 1 : Number(runs ?? scaled(10_000, 10_000_000))
 /** CI tries the same ones each time, the soak others. */
 const first = only ? Number(only) : soaking ? randomInt(1_000_000, 2 ** 31) : 1
 const progressEvery = 100_000
