@@ -36,12 +36,14 @@ export function createStores(world: World, instance: Instance): Stores {
       findByHash(hashes) {
         instance.lookups++
         return statement(lookups)(
-          (server, nowS) =>
-            keysBehind(server, time.nowMs, instance.lagMs)
+          (server, nowS) => ({
+            found: keysBehind(server, time.nowMs, instance.lagMs)
               .filter(({ hash }) => hashes.includes(hash))
               .map((key) => ({ ...key, nowS })),
-          (keys) => keys.map(({ id, version }) => `reads version ${version} of ${id}`).join(', '),
-        ).then((found) => ({ found, role: instance.lagMs > 0 ? 'standby' : 'primary' }))
+            role: instance.lagMs > 0 ? ('standby' as const) : ('primary' as const),
+          }),
+          ({ found }) => found.map(({ id, version }) => `reads version ${version} of ${id}`).join(', '),
+        )
       },
     },
     audit: {
