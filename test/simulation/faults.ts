@@ -15,6 +15,8 @@ export function createFaults(fleet: Fleet, clients: Clients): (action: Action) =
   const checkConnections = () => {
     for (const one of fleet.instances) one.checkConnections()
   }
+  /** What waits for the end must not be overtaken: connections keep their order. */
+  const longer = (untilMs: number, forMs: number) => Math.max(untilMs, time.nowMs + forMs)
 
   function replaceRedis({ for: forMs, lag }: { for: number; lag: number | null }) {
     const old = redis.master
@@ -37,8 +39,7 @@ export function createFaults(fleet: Fleet, clients: Clients): (action: Action) =
     change: (action) => clients.change(action.instance, action.key, action.change),
     pause(action) {
       const { process } = instance(action.instance)
-      // What waits for the end of a pause must not be overtaken: connections keep their order.
-      process.pausedUntilMs = Math.max(process.pausedUntilMs, time.nowMs + action.for)
+      process.pausedUntilMs = longer(process.pausedUntilMs, action.for)
       fleet.pausedMs += action.for
     },
     kill(action) {
@@ -59,7 +60,7 @@ export function createFaults(fleet: Fleet, clients: Clients): (action: Action) =
       fleet.countsLost()
     },
     hold(action) {
-      for (const link of linksOf(action)) link.heldUntilMs = time.nowMs + action.for
+      for (const link of linksOf(action)) link.heldUntilMs = longer(link.heldUntilMs, action.for)
     },
     refuse(action) {
       for (const link of linksOf(action)) link.refusedUntilMs = time.nowMs + action.for
@@ -74,7 +75,7 @@ export function createFaults(fleet: Fleet, clients: Clients): (action: Action) =
     },
     freeze(action) {
       const server = action.server === 'redis' ? redis.master : postgres
-      server.frozenUntilMs = time.nowMs + action.for
+      server.frozenUntilMs = longer(server.frozenUntilMs, action.for)
     },
     'restart postgres'(action) {
       postgres.epoch++
