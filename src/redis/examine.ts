@@ -1,5 +1,8 @@
 /** Finds out whether Redis can count for the service, and leaves nothing behind. */
+import { once } from 'node:events'
+import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { connect as tlsConnect } from 'node:tls'
 import { clockFinding, type Finding, withoutAddress } from '../rules/finding.ts'
 import type { RedisServers } from '../rules/redis-url.ts'
 import type { Counter, Outage } from '../stores.ts'
@@ -34,7 +37,9 @@ export async function examineRedis(servers: RedisServers): Promise<Finding[]> {
   try {
     await requireRedisDatabase(client)
     await settled(counter)
-    const outages = counter.outages().map(outageFinding)
+    const isCutOff = counter.outages().some(({ cause }) => cause === 'disconnected')
+    const refusal = isCutOff ? await refusalOf(servers) : null
+    const outages = refusal ? [refusal] : counter.outages().map(outageFinding)
     const nodes = client instanceof Cluster ? client.nodes('master') : [client]
     const ready = nodes.filter(({ status }) => status === 'ready')
     const details = await Promise.all(ready.map((node) => examineServer(node, client instanceof Cluster)))
@@ -67,6 +72,28 @@ const outageFinding = ({ cause, reason }: Outage): Finding => ({
     advice[cause] ??
     'Check REDIS_URL, and that the server is running and accepts connections from this machine.',
 })
+
+/**
+ * A server that takes no connection says why, before it has read anything, and hangs up. To a client
+ * that sends its first commands at once, that looks like a broken connection.
+ */
+async function refusalOf({ nodes, tls }: RedisServers): Promise<Finding | null> {
+  const { host, port } = nodes[0]!
+  const socket = tls ? tlsConnect({ host, port, rejectUnauthorized: false }) : connect({ host, port })
+  try {
+    const [said] = await once(socket, 'data', { signal: AbortSignal.timeout(answerTimeoutMs) })
+    const [, found] = /^-(.*?)(?:\. |\r\n)/.exec(String(said)) ?? []
+    if (found === undefined) return null
+    return { about: 'Redis', state: 'wrong', found, advice: /^DENIED/.test(found) ? setPassword : makeRoom }
+  } catch {
+    return null
+  } finally {
+    socket.destroy()
+  }
+}
+
+const setPassword = 'Give Redis a password, with `requirepass` or an ACL user, and add it to REDIS_URL.'
+const makeRoom = 'See `redis-cli client list` for who is connected, or raise `maxclients`.'
 
 async function examineServer(node: Redis, isCluster: boolean): Promise<Finding[]> {
   const where = isCluster ? ` ${node.options.host}:${node.options.port}` : ''

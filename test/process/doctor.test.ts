@@ -1,5 +1,6 @@
 // latchkey doctor: each fault is made on real servers, found, and comes with advice.
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { networkInterfaces } from 'node:os'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import postgres from 'postgres'
@@ -172,6 +173,27 @@ t.test('Redis', async (t) => {
   t.match(await faultsOf(t, env), [/^Redis: /])
   await server.kill()
   t.strictSame(await faultsOf(t, env), ['Redis: cannot be reached (ECONNREFUSED)'])
+})
+
+t.test('a Redis that takes no connection says why', async (t) => {
+  const server = await startPrivateRedis(t)
+  if (!server) return
+  const findingsAt = (redisUrl: string) =>
+    examineRedis(readConfig(externalEnv({ databaseUrl: services.databaseUrl, redisUrl })).redis!)
+  const admin = new Redis(server.url)
+  t.teardown(() => admin.disconnect())
+  const outside = Object.values(networkInterfaces())
+    .flatMap((addresses) => addresses ?? [])
+    .find(({ internal, family }) => !internal && family === 'IPv4')
+  if (outside) {
+    await admin.config('SET', 'bind', `127.0.0.1 ${outside.address}`)
+    const url = server.url.replace('127.0.0.1', outside.address)
+    const found = /^DENIED Redis is running in protected mode because [^.]+$/
+    t.match(await findingsAt(url), [{ state: 'wrong', found, advice: /password/ }])
+  }
+  await admin.config('SET', 'maxclients', '1')
+  const found = 'ERR max number of clients reached'
+  t.match(await findingsAt(server.url), [{ state: 'wrong', found, advice: /maxclients/ }])
 })
 
 t.test('Redis Cluster', async (t) => {
