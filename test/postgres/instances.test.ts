@@ -1,6 +1,6 @@
 // Whom a change that Redis does not confirm must wait for, as far as Postgres knows.
 import t from 'tap'
-import { createInstanceStore } from '../../src/postgres/instances.ts'
+import { createInstanceStore, dropSilentInstances } from '../../src/postgres/instances.ts'
 import { createPool } from '../../src/postgres/pool.ts'
 import { openStores } from './open-stores.ts'
 
@@ -53,6 +53,19 @@ t.test('the list has what each instance reported last, and when it started', asy
   t.strictSame(rest, reported)
   t.ok(Math.abs(seenAt - startedAt - 3600) < 60)
   t.ok(silentS >= 0 && silentS < 60)
+})
+
+t.test('an instance is forgotten an hour after its last report', async (t) => {
+  for (const [id, minutes] of [
+    ['ins_59', 59],
+    ['ins_61', 61],
+  ] as const) {
+    await report({ ...instance, id } as never, 0)
+    await sql`update instances set seen_at = now() - make_interval(mins => ${minutes}) where id = ${id}`
+  }
+  await pool.run(dropSilentInstances)
+  const ids = (await list()).map(({ id }) => id)
+  t.strictSame([ids.includes('ins_59'), ids.includes('ins_61')], [true, false])
 })
 
 t.test('a thousand dead instances do not crowd a live one out of the list', async (t) => {

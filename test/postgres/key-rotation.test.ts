@@ -123,6 +123,7 @@ t.test(
   async (t) => {
     const user = await makeUser()
     const limited = keysWithLimit(2)
+    for (let n = 0; n < 4; n++) await makeKey(user.id, { expiresAt: nowS() - 1 })
     const made = [await makeKey(user.id), await makeKey(user.id)]
     let last = ''
     for (const { id } of made) {

@@ -194,17 +194,26 @@ t.test('hours and days are the sums of their minutes, before and after they are 
   t.strictSame(hours.data.slice(0, 3), [hour(0, 1101, 100), hour(1, 4), hour(23, 8)])
 })
 
+t.test('of the first day ever, an hour that nobody has rolled up counts', async (t) => {
+  await sql`truncate key_usage, key_usage_hours, key_usage_days`
+  const key = await makeKey(user.id)
+  await usage.store(yesterday + 5, [{ keyId: key.id, count: 3 }])
+  const days = await read(key.id, 'day', [yesterday, midnight + 3 * 1440], { now: midnight + 2 * 1440 + 5 })
+  t.strictSame(days.data, [point(yesterday, 3)])
+})
+
 t.test('if an instance has not reported, a minute that may lack counts is incomplete', async (t) => {
   const minute = yesterday + 30
   const incomplete = async () =>
     (await read('apk_1', 'minute', [minute, minute + 1], { now: minute + 2 })).incomplete
-  await usage.report(minute, { requests: 0, unreported: 1 })
-  await usage.report(minute, { requests: 0, unreported: 1 })
+  for (let n = 0; n < 3; n++) await usage.report(minute, { requests: 0, unreported: 1 })
   t.equal(await usage.finish(minute, { whole: true, done: false }), true)
   t.strictSame(await incomplete(), [], 'nothing shows that counts are missing')
   await usage.report(minute, { requests: 0, unreported: -1, mayLackCounts: true })
   t.equal(await usage.finish(minute, { whole: true, done: true }), false)
   t.strictSame(await incomplete(), [at(minute)])
+  await usage.report(minute, { requests: 0, unreported: -1 })
+  t.strictSame(await incomplete(), [at(minute)], 'one that lacks nothing does not vouch for the others')
   await usage.report(minute, { requests: 0, unreported: -1 })
   t.strictSame(await incomplete(), [], 'all have reported, and all is stored')
 })
@@ -230,9 +239,11 @@ t.test(
       ).map(({ minute }) => minute)
     for (const _ of days) await usage.rollUp(at(midnight + 4))
     t.equal((await drop(460)).length, 1)
+    t.strictSame(await drop(460), [])
     t.strictSame(await starts('key_usage_hours'), days, 'hours stay until their day is rolled up')
     while (await usage.rollUp(at(midnight + 4))) {}
     t.strictSame(await drop(460), [`key_usage_hours of ${nameOf(days[0]!)}`])
+    t.strictSame(await drop(460), [])
     t.strictSame(await starts('key_usage_hours'), days.slice(1), 'hours are kept as long as minutes')
     await sql`
       insert into key_usage_hours

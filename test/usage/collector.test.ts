@@ -234,6 +234,21 @@ t.test('all hours and days that are over are rolled up, once a minute', async (t
   t.strictSame([asked.length, begun], [5, [1000, 1001]])
 })
 
+t.test('what Redis loses later does not touch a minute that is stored for good', async (t) => {
+  let nowMs = 1000 * 60_000 + 3000
+  let isLost = false
+  const lacking: number[] = []
+  const report = async (minute: number, { mayLackCounts }: UsageReport) => {
+    if (mayLackCounts) lacking.push(minute)
+  }
+  const collector = collectorOn(() => nowMs, { report }, { mayLackCounts: () => isLost })
+  await collector.tick()
+  isLost = true
+  nowMs += 60_000
+  await collector.tick()
+  t.strictSame(lacking, [1000], 'and not 999')
+})
+
 t.test('counts are stored some thousands at a time, each once', async (t) => {
   const stored: string[][] = []
   const ids = Array.from({ length: 12_000 }, (_, i) => `apk_${i}`)
