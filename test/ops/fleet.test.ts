@@ -1,6 +1,7 @@
 // What all instances answer in a second, from two reports of each.
 import t from 'tap'
-import { createFleet } from '../../src/ops/fleet.ts'
+import { createFleet, type FleetView } from '../../src/ops/fleet.ts'
+import { type LiveSourcesOptions, liveSources } from '../../src/ops/live-sources.ts'
 import { type Instance, type InstanceReport, Unavailable } from '../../src/stores.ts'
 
 const traffic = (requests: number, refused = 0) => ({
@@ -83,6 +84,19 @@ t.test('5 s of silence are still alive, and reports 10 s apart give no rates', a
     [instance('ins_1', 108, 58), instance('ins_2', 110, 70)],
   )
   t.equal(later!.rates.answers[2], 1)
+})
+
+t.test('the dashboard shows 5xx as errors, 429 and 401 apart, and latencies in milliseconds', async (t) => {
+  const latencies = [50, 45, 5]
+  const rates = { answers: [0, 0, 90, 0, 9, 1], rateLimited: 3, refused: 2, latencies }
+  const view: Partial<FleetView> = { rates }
+  const { traffic } = liveSources({
+    service: { stores: {} },
+    fleet: { read: async () => view },
+  } as unknown as LiveSourcesOptions)
+  const { at, ...shown } = (await traffic())!
+  t.ok(at > 1e9)
+  t.strictSame(shown, { requests: 100, refused: 2, limited: 3, errors: 1, p50_ms: 0.5, p99_ms: 2.2 })
 })
 
 t.test('an internal error does not look like a Postgres outage', async (t) => {

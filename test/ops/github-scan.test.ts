@@ -269,13 +269,18 @@ t.test('bodies that nobody has verified yet take a bounded memory, and keep no r
   t.ok(failed < 16)
 })
 
-t.test('reports whose sender has gone leave no trace', async (t) => {
+t.test('reports that are answered, or whose sender has gone, take no place of a slow one', async (t) => {
+  const slow = connect(ops.port, '127.0.0.1')
+  t.teardown(() => slow.destroy())
+  slow.write(`${headOf('[]')}[`)
+  for (let n = 0; n < 40; n++) t.equal((await report([])).status, 200)
   for (let n = 0; n < 40; n++) {
     const socket = connect(ops.port, '127.0.0.1').on('error', () => {})
     socket.end(`${headOf('[]')}[]`)
     await once(socket.resume(), 'close')
   }
-  t.equal((await report([])).status, 200)
+  slow.write(']')
+  t.match(String((await once(slow, 'data'))[0]), /^HTTP\/1.1 200 /)
 })
 
 t.test('a changed file counts at once, and a bad one is our fault', async (t) => {

@@ -178,15 +178,16 @@ t.test('with a session, a request that changes something must come from our own 
   )
   t.equal(silent.status, 401, 'without Origin')
   // `fetch` would send a mode of its own.
-  const followed = async (method: string) => {
+  const followed = async (method: string, destination = 'document') => {
     const head = `${method} /admin/users HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nOrigin: ${url}\r\nConnection: close`
     const link = 'Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nContent-Length: 0'
-    return (await sendBytes(port, `${head}\r\nCookie: ${session.cookie}\r\n${link}\r\n\r\n`)).status
+    const cookie = `Cookie: ${session.cookie}\r\nSec-Fetch-Dest: ${destination}`
+    return (await sendBytes(port, `${head}\r\n${cookie}\r\n${link}\r\n\r\n`)).status
   }
   t.strictSame(
-    [await followed('GET'), await followed('POST')],
-    [200, 401],
-    'a link leads here, a form does not',
+    [await followed('GET'), await followed('POST'), await followed('GET', 'iframe')],
+    [200, 401, 401],
+    'a link leads here, a form or a frame does not',
   )
   const read = { ...session, 'sec-fetch-site': 'same-site', 'sec-fetch-mode': 'no-cors' }
   t.equal((await ask('GET', '/admin/users', read)).status, 401, 'another page cannot make us read either')

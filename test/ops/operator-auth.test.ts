@@ -102,6 +102,8 @@ t.test('the metrics are open unless METRICS_TOKEN is set, and then need exactly 
     expectRefused(t, refused, headers.join())
     t.match(refused.body.error.suggestion, 'METRICS_TOKEN')
   }
+  const alone = await listening(t, { metricsToken })
+  t.equal((await alone('/metrics', 'Host: anything.example', bearer(metricsToken))).status, 200)
 })
 
 t.test('without tokens a request that names this machine is let in, and no other', async (t) => {
