@@ -127,14 +127,20 @@ t.test('a minute that lost requests is a row, and makes the total a minimum', as
   const minute = Math.floor(Date.now() / 60_000) - 30
   await openDatabase(t, services.databaseUrl)`
     update api_keys set created_at = created_at - interval '1 hour' where id = ${busy.id}`
-  await instance.service.stores.usage.report(minute, { requests: 4 })
+  const { usage } = instance.service.stores
+  await usage.report(minute, { requests: 4 })
+  await usage.store(minute + 1, [{ keyId: busy.id, count: 3 }])
+  await usage.report(minute + 1, { requests: 4 })
   const span = ['--since', String(minute * 60), '--until', String((minute + 2) * 60)]
   const { stdout } = await run('usage', busy.id, ...span)
   t.match(
     stdout,
-    /: at least 0 requests, at least 0 in one minute\n\| {2}\|\n\nminute +requests +limited\n\S+ +0 +0 +at least\n$/,
+    /: at least 3 requests, at least 3 in one minute\n\| █\|\n\nminute +requests +limited\n\S+ +0 +0 +at least\n\S+ +3 +0 +at least\n$/,
   )
-  t.match(await answerOf('usage', busy.id, ...span), { data: [], incomplete: [minute * 60] })
+  t.match(await answerOf('usage', busy.id, ...span), {
+    data: [{ requests: 3 }],
+    incomplete: [minute * 60, (minute + 1) * 60],
+  })
 })
 
 t.test('a sparkline is at most as wide as asked, and keeps its peaks', async (t) => {

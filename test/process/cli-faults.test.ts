@@ -63,6 +63,7 @@ t.test('a command that is written wrongly, or names an absent id, is refused in 
     [['keys', 'update', 'apk_absent'], /--rate-limit-rpm/],
     [['keys', 'update', 'apk_absent', '--name', 'x'], /apk_absent/],
     [['keys', 'get', 'apk_absent'], /apk_absent/],
+    [['keys', 'get', tokenFormat('lk').mint()], /no key \[redacted key\]/],
     [['keys', 'rotate', 'apk_absent'], /apk_absent/],
     [['keys', 'rotate', 'apk_absent', '--expires-in', '-1'], /--expires-in/],
     [['users', 'get', 'usr_absent'], /usr_absent/],

@@ -21,6 +21,8 @@ const keys = [await keyOf(), await keyOf(), await keyOf(), await keyOf()]
 const tokens: string[] = keys.map(({ plain_key }) => plain_key)
 /** The first two are cut by a border of two pieces, whichever power of two is their size. */
 const content = Buffer.alloc(3_000_000, 'no key, ')
+// At the start of a file, these would mark it as UTF-16.
+for (let at = 65_536; at < content.length; at += 65_536) content.write('\xff\xfe', at, 'latin1')
 content.write(tokens[0]!, 1_048_576 - 20)
 content.write(tokens[1]!, 2_097_152 - 1)
 content.write(tokens[2]!, 0)
@@ -67,6 +69,11 @@ t.test('a file that cannot be read is a fault, and the others are scanned', asyn
   await writeFile(join(folder, 'clean'), 'no key')
   const beside = await run('keys', 'scan', folder, join(folder, 'clean'))
   t.equal(beside.stdout, `no key of this service in ${join(folder, 'clean')}\n`)
+  t.match(
+    await run('keys', 'scan', file, file),
+    { code: 1, stderr: /active keys found: 1;/ },
+    'it is one key',
+  )
   const words = ['--revoke', join(folder, 'absent'), file, '--json']
   const { code, stdout, stderr } = await run('keys', 'scan', ...words)
   t.match({ code, stderr }, { code: 1, stderr: /^latchkey: \S+absent: ENOENT.*\n$/ })

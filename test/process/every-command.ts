@@ -125,6 +125,10 @@ export async function everyCommand(t: Test, run: Run, service: string | null): P
   if (service)
     for (const { plain_key } of [third, successor])
       t.equal((await verify(plain_key)).status, 200, 'both work')
+  const fourth = await answerOf('keys', 'create', '--user', user.id, '--name', 'fourth')
+  const { id: fifth } = await answerOf('keys', 'rotate', fourth.id)
+  t.ok(isNow((await answerOf('keys', 'get', fourth.id)).revoked_at), 'without a grace period it is revoked')
+  await answerOf('keys', 'revoke', fifth)
 
   const leaky = join(await aFolder(t), 'server.log')
   // More than one chunk.
