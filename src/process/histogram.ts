@@ -19,19 +19,17 @@ export interface Histogram {
 function createHistogram(bounds: readonly number[]): Histogram {
   const upTo = [...bounds, Infinity]
   const counts = upTo.map(() => 0)
-  let sum = 0
-  return {
-    observe(value) {
+  const histogram = {
+    counts,
+    sum: 0,
+    observe(value: number) {
       let bucket = 0
       while (value > upTo[bucket]!) bucket++
       counts[bucket]!++
-      sum += value
-    },
-    counts,
-    get sum() {
-      return sum
+      histogram.sum += value
     },
   }
+  return histogram
 }
 
 /**
