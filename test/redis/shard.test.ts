@@ -316,7 +316,7 @@ t.test('a connection that answers no probe is replaced', async (t) => {
 
 t.test('a new shard says neither that its server counts nor that it is down before it knows', async (t) => {
   const { seen, shard, hit, called } = open(t, { probe: noAnswer })
-  t.match(shard.server, { mode: 'local', outage: null })
+  t.match(shard.server, { mode: 'new', outage: null })
   const first = hit()
   await called(1)
   seen.calls[0]!.answer(1, 0)
