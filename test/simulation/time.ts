@@ -62,7 +62,7 @@ export interface Time {
 
 // Taken before the simulation replaces it.
 const nextTurn = setImmediate
-/** Node looks at its sockets after so many turns, which takes as long as ten of them. */
+/** Node polls its sockets after so many turns. */
 const turnsAtOnce = 256
 let turnsLeft = 0
 /** What a turn of Node's event loop does, while a run is under way. */
