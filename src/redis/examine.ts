@@ -37,9 +37,7 @@ export async function examineRedis(servers: RedisServers): Promise<Finding[]> {
   try {
     await requireRedisDatabase(client)
     await settled(counter)
-    const isCutOff = counter.outages().some(({ cause }) => cause === 'disconnected')
-    const refusal = isCutOff ? await refusalOf(servers) : null
-    const outages = refusal ? [refusal] : counter.outages().map(outageFinding)
+    const outages = (await explained(counter.outages(), servers)).map(outageFinding)
     const nodes = client instanceof Cluster ? client.nodes('master') : [client]
     const ready = nodes.filter(({ status }) => status === 'ready')
     const details = await Promise.all(ready.map((node) => examineServer(node, client instanceof Cluster)))
@@ -70,30 +68,42 @@ const outageFinding = ({ cause, reason }: Outage): Finding => ({
   found: withoutAddress(reason),
   advice:
     advice[cause] ??
+    refusals.find(([said]) => said.test(reason))?.[1] ??
     'Check REDIS_URL, and that the server is running and accepts connections from this machine.',
 })
+
+/** What a server says that takes no connection. */
+const refusals: [RegExp, string][] = [
+  [/^DENIED/, 'Give Redis a password, with `requirepass` or an ACL user, and add it to REDIS_URL.'],
+  [/max number of clients/, 'See `redis-cli client list` for who is connected, or raise `maxclients`.'],
+]
+
+/** Where servers hang up, what one of them says about it; the other outages speak for themselves. */
+async function explained(outages: readonly Outage[], { nodes, tls }: RedisServers) {
+  const others = outages.filter(({ cause }) => cause !== 'disconnected')
+  if (others.length === outages.length) return outages
+  const reason = await refusalOf(nodes[0]!, tls)
+  return reason === null ? outages : [{ cause: 'disconnected' as const, reason }, ...others]
+}
 
 /**
  * A server that takes no connection says why, before it has read anything, and hangs up. To a client
  * that sends its first commands at once, that looks like a broken connection.
  */
-async function refusalOf({ nodes, tls }: RedisServers): Promise<Finding | null> {
-  const { host, port } = nodes[0]!
+async function refusalOf(
+  { host, port }: RedisServers['nodes'][number],
+  tls: boolean,
+): Promise<string | null> {
   const socket = tls ? tlsConnect({ host, port, rejectUnauthorized: false }) : connect({ host, port })
   try {
     const [said] = await once(socket, 'data', { signal: AbortSignal.timeout(answerTimeoutMs) })
-    const [, found] = /^-(.*?)(?:\. |\r\n)/.exec(String(said)) ?? []
-    if (found === undefined) return null
-    return { about: 'Redis', state: 'wrong', found, advice: /^DENIED/.test(found) ? setPassword : makeRoom }
+    return /^-(.*?)(?:\. |\r\n)/.exec(String(said))?.[1] ?? null
   } catch {
     return null
   } finally {
     socket.destroy()
   }
 }
-
-const setPassword = 'Give Redis a password, with `requirepass` or an ACL user, and add it to REDIS_URL.'
-const makeRoom = 'See `redis-cli client list` for who is connected, or raise `maxclients`.'
 
 async function examineServer(node: Redis, isCluster: boolean): Promise<Finding[]> {
   const where = isCluster ? ` ${node.options.host}:${node.options.port}` : ''
