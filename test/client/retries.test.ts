@@ -11,7 +11,7 @@ import {
 import { elsewhereMs } from '../../src/rules/clock-rates.ts'
 import { poolBounds } from '../../src/wiring/pools.ts'
 
-type Reply = { status: number; retryAfter?: string; body?: string } | Error
+type Reply = { status: number; retryAfter?: string; requestId?: string; body?: string } | Error
 const key = { id: 'apk_1', name: 'a' }
 const ok: Reply = { status: 200, body: JSON.stringify(key) }
 const limited = (retryAfter: string): Reply => ({ ...envelope(429, 'rate_limit_exceeded'), retryAfter })
@@ -38,7 +38,9 @@ function clientThatGets(replies: Reply[], options: Partial<ClientOptions> = {}) 
     sentAtMs.push(clock.now)
     const reply = replies[sentAtMs.length - 1]!
     if (reply instanceof Error) throw reply
-    const headers = new Headers(reply.retryAfter === undefined ? {} : { 'retry-after': reply.retryAfter })
+    const headers = new Headers()
+    if (reply.retryAfter !== undefined) headers.set('retry-after', reply.retryAfter)
+    if (reply.requestId !== undefined) headers.set('x-request-id', reply.requestId)
     return new Response(reply.body ?? null, { status: reply.status, headers })
   }
   const client = createClient({ baseUrl: 'http://latchkey.test', key: 'lk_1', fetch, ...options })
@@ -91,6 +93,16 @@ t.test('a Retry-After of a proxy may be a date', async (t) => {
   clock.uninstall()
   const waitedMs = sentAtMs[1]! - sentAtMs[0]!
   t.ok(waitedMs >= 20_000 && waitedMs <= 21_000, `${waitedMs} ms`)
+
+  for (const [nowMs, retryAfterS] of [
+    [19_001, 1],
+    [25_000, 0],
+  ] as const) {
+    const { client, clock, outcome } = clientThatGets([{ status: 503, retryAfter }], { retries: 0 })
+    clock.setSystemTime(nowMs)
+    t.match(await outcome(client.verify()), { retryAfterS }, 'never too early, and never negative')
+    clock.uninstall()
+  }
 })
 
 t.test('clients that wait for the same moment do not come back together', async (t) => {
@@ -144,6 +156,13 @@ t.test(
       [[limited('9'.repeat(400)), ok], {}, 1, { status: 429, retryAfterS: Infinity }],
       [[limited('soon'), limited('-1'), ok], { retries: 1 }, 2, { status: 429, retryAfterS: null }],
       [[{ status: 301, body: '{}' }, ok], {}, 1, { status: 301, code: 'unexpected_response' }],
+      [[envelope(301, 'moved'), ok], {}, 1, { status: 301, code: 'unexpected_response' }],
+      [
+        [{ status: 403, body: '<html>', requestId: 'proxy-1' }, ok],
+        {},
+        1,
+        { status: 403, code: 'unexpected_response', requestId: 'proxy-1' },
+      ],
       [
         [{ status: 404, body: '{"error":{"code":"PROXY_SAYS_NO","message":"x"}}' }, ok],
         {},
@@ -163,10 +182,10 @@ t.test(
       [[{ status: 200, body: '<html>' }, ok], {}, 1, { status: 200, code: 'unexpected_response' }],
       [[{ status: 200, body: '{}' }, ok], {}, 1, { status: 200, code: 'unexpected_response' }],
       [
-        [new TypeError('x'), new TypeError('x'), new TypeError('x'), ok],
+        [new TypeError('x'), new TypeError('x'), new TypeError('y'), ok],
         {},
         3,
-        { status: 0, code: 'no_response' },
+        { status: 0, code: 'no_response', cause: { message: 'y' } },
       ],
     ] as [Reply[], Partial<ClientOptions>, number, object][]) {
       const { client, clock, sentAtMs, outcome } = clientThatGets(replies, options)
@@ -188,12 +207,21 @@ t.test('the caller can end a wait, and an attempt has a time limit', async (t) =
   t.equal(clock.countTimers(), 0, 'nothing is left waiting')
   clock.uninstall()
 
+  const ended = new AbortController()
+  const endsWhileSent = async () => {
+    ended.abort(new Error('enough'))
+    return new Response(null, { status: 429, headers: { 'retry-after': '30' } })
+  }
+  const given = createClient({ baseUrl: 'http://latchkey.test', key: 'lk_1', fetch: endsWhileSent })
+  await t.rejects(given.verify({ signal: ended.signal }), { message: 'enough' }, 'before the wait begins')
+
   const hanging = (_url: string, { signal }: RequestInit) =>
     new Promise<Response>((_, reject) => signal!.addEventListener('abort', () => reject(signal!.reason)))
   const options = { baseUrl: 'http://latchkey.test', key: 'lk_1', fetch: hanging, timeoutMs: 5, retries: 0 }
   // A timer of AbortSignal alone does not keep a process alive.
   const alive = setInterval(() => {}, 1000)
-  await t.rejects(createClient(options).verify(), { code: 'timeout', status: 0 })
+  for (const call of [{}, { signal: new AbortController().signal }])
+    await t.rejects(createClient(options).verify(call), { code: 'timeout', status: 0 })
   const ending = new AbortController()
   const patient = createClient({ ...options, timeoutMs: 60_000 }).verify({ signal: ending.signal })
   ending.abort(new Error('enough'))
@@ -279,6 +307,29 @@ t.test('a signal that is used for many calls keeps no listeners of those that ar
   t.same(await outcome(client.keys.get('apk_1', { signal })), key)
   clock.uninstall()
   t.strictSame(getEventListeners(signal, 'abort'), [])
+})
+
+t.test('a success that is not the service’s is an error', async (t) => {
+  const { client, clock, outcome } = clientThatGets([{ status: 200, body: '{"name":"a"}' }])
+  t.match(await outcome(client.keys.get('apk_1')), { status: 200, code: 'unexpected_response' })
+  clock.uninstall()
+})
+
+t.test('a request says what it wants, also where that is 0', async (t) => {
+  const fetch = async (url: string, { method, headers, body }: RequestInit) => {
+    t.strictSame(
+      [method, url, headers, body],
+      [
+        'GET',
+        'http://latchkey.test/v1/keys/apk_1/usage?since=0',
+        { accept: 'application/json', authorization: 'Bearer lk_1' },
+        undefined,
+      ],
+    )
+    return Response.json({ step: 'minute' })
+  }
+  const { keys } = createClient({ baseUrl: 'http://latchkey.test', key: 'lk_1', fetch })
+  await keys.usage('apk_1', { since: 0 })
 })
 
 t.test('an id is one segment of the path, whatever is in it', async (t) => {
