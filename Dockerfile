@@ -33,5 +33,5 @@ HEALTHCHECK --interval=5s --timeout=3s --start-period=30s \
   CMD ["node", "-e", "fetch('http://127.0.0.1:' + (process.env.OPS_PORT || 9464) + '/healthz').then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"]
 # Exec form: node is process 1 and receives SIGTERM itself. Stopping takes up to 25 s, so raise
 # --stop-timeout.
-ENTRYPOINT ["node", "dist/src/cli.js"]
+ENTRYPOINT ["node", "--max-semi-space-size=32", "dist/src/cli.js"]
 CMD ["serve"]

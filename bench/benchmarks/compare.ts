@@ -13,9 +13,9 @@ const peers = ['fastify-rate-limit', 'flexible', 'obvious', 'caching'] as const
 const names: CandidateName[] = ['latchkey', 'bare', 'bare-tuned', ...peers]
 
 const legend = [
-  '`latchkey`: the service as `latchkey serve` starts it, with its defaults.',
+  '`latchkey`: the service as `npm start` starts it, with its defaults.',
   '`bare`: Fastify sending the same headers and bytes without looking at the request. The floor.',
-  '`bare-tuned`: `bare` in a process set up like Latchkey’s (src/process/fast-ticks.ts, v8-options.ts).',
+  '`bare-tuned`: `bare` in a process set up like Latchkey’s (src/process/fast-ticks.ts, v8-options.ts, `npm start`).',
   '`fastify-rate-limit`: Fastify with @fastify/rate-limit, counting in Redis. It does not authenticate.',
   '`flexible`: Fastify with rate-limiter-flexible, counting in Redis. It does not authenticate.',
   '`obvious`: one SELECT by the key’s HMAC and one script call for each request.',

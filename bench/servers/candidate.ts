@@ -6,7 +6,7 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
-import { candidateProgram, latchkeyCli, probe } from '../paths.ts'
+import { candidateProgram, latchkeyCli, probe, startOptions } from '../paths.ts'
 import { question, type Usage } from '../probe.ts'
 import { endsWithUs, stopProcess } from './stop-process.ts'
 
@@ -49,8 +49,9 @@ export async function startCandidate(name: CandidateName, options: CandidateOpti
   const { databaseUrl, redisUrl, hashSecret, env = {}, nodeArgs = [], cli = latchkeyCli } = options
   const isLatchkey = name.startsWith('latchkey')
   const [program, args] = isLatchkey ? [cli, ['serve']] : [candidateProgram(name), []]
+  const startArgs = isLatchkey || name === 'bare-tuned' ? startOptions(cli) : []
   const child = fork(program, args, {
-    execArgv: [...nodeArgs, '--import', probe],
+    execArgv: [...startArgs, ...nodeArgs, '--import', probe],
     // Pass nothing else from our environment: NODE_OPTIONS or LOG_LEVEL would change what is
     // measured.
     env: {

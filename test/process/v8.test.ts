@@ -1,5 +1,6 @@
 // A service stays as fast as it was, whatever V8 has seen: idle times, and hundreds of new connections.
 import { execFile } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
@@ -34,4 +35,13 @@ t.test('V8 does not collect garbage because the service is idle', async (t) => {
   const program = `const { setV8Options } = await import('${options}'); setV8Options(); v8.setFlagsFromString('--help')`
   const { stdout } = await promisify(execFile)(process.execPath, ['-e', `(async () => { ${program} })()`])
   t.match(stdout, ' --gc-memory-reducer-start-delay-ms=2147483647\n')
+})
+
+t.test('npm and the container start it with the same options of Node, which this one has', async (t) => {
+  const read = (name: string) => readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8')
+  const start: string = JSON.parse(read('package.json')).scripts.start
+  const command = /node --.*(?= serve$)/.exec(start)![0].split(' ')
+  t.strictSame(JSON.parse(/(?<=^ENTRYPOINT ).*/m.exec(read('Dockerfile'))![0]), command)
+  for (const page of ['README.md', 'docs/operations.md']) t.match(read(page), command.join(' '), page)
+  await promisify(execFile)(process.execPath, [...command.slice(1, -1), '--eval', '0'])
 })
