@@ -3,6 +3,7 @@ import type { Server } from 'node:http'
 import type { FastifyHttpOptions } from 'fastify'
 import { ajv } from '../../plugins/validation.ts'
 import { lazyCompilers } from './lazy-compilers.ts'
+import { OneWriteResponse } from './one-write.ts'
 
 const bodyMaxBytes = 16_384
 const headersMaxBytes = 16_384
@@ -32,6 +33,7 @@ export const serverOptions = (newRequestId: () => string) =>
       // Whatever NODE_OPTIONS says.
       maxHeaderSize: headersMaxBytes,
       insecureHTTPParser: false,
+      ServerResponse: OneWriteResponse,
     },
   }) satisfies FastifyHttpOptions<Server>
 
