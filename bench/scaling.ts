@@ -75,7 +75,7 @@ export function figures(results: Results): string[] {
     measured('w₂', 'CPU of Postgres per use of a key used seldom', more.postgresCpuUs, 'even-more-keys'),
     measured('w₃', 'CPU of Postgres per first use of a key', firstUseUs, 'growth'),
     '',
-    factLines(results['hot-key'].facts)[0]!,
+    ...pages.map((page) => `- \`${page}\`: ${factLines(results[page].facts)[0]}`),
     '',
     'Extrapolated from those:',
     '',
