@@ -254,9 +254,12 @@ test('a session that ends leaves a new key on the screen until it is handed over
   await found.getByText('Rotate', { exact: true }).click()
   const dialog = page.getByRole('dialog')
   await dialog.getByText('shown only now').waitFor()
-  const asked = page.waitForResponse((response) => response.request().resourceType() === 'fetch')
+  // It asks for its own address, perhaps also just before the session ends.
+  const told = page.waitForResponse(
+    async (response) => response.url() === `${url}/` && (await response.text()).includes('login.js'),
+  )
   isOver = true
-  await asked
+  await told
   await painted(page)
   isOver = false
   const reloaded = page.waitForEvent('load')
