@@ -243,6 +243,7 @@ t.test('what cannot be decided is a 503', async (t) => {
   t.equal(answer.statusCode, 503)
   t.equal(answer.headers['retry-after'], '1')
   t.equal(envelopeOf(answer.body).code, 'service_unavailable')
+  t.match(answer.headers['x-request-id'], /^req_/, 'not that of the application')
   t.equal(statusOf(await guard.check('Bearer lk_x', { requestId: 'req_away' })), 503)
   await network.heal()
   await guard.close()
