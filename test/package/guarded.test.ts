@@ -1,6 +1,6 @@
 // The plugin and the guard keep the promises inside an application of somebody else, alone and
 // beside the service.
-import Fastify, { type FastifyInstance } from 'fastify'
+import Fastify, { type FastifyInstance, type FastifyServerOptions } from 'fastify'
 import postgres from 'postgres'
 import t, { type Test } from 'tap'
 import type { Sent } from '../../src/http/routes/actor.ts'
@@ -25,8 +25,8 @@ t.teardown(() => sql.end({ timeout: 1 }))
 // Registered first, so closed last: the key that all tests use.
 const service = await startInstance(t, services)
 
-const application = (t: Test): FastifyInstance => {
-  const app = Fastify({ genReqId: () => 'the application’s own' })
+const application = (t: Test, more: FastifyServerOptions = {}): FastifyInstance => {
+  const app = Fastify({ genReqId: () => 'the application’s own', ...more })
   t.teardown(() => app.close())
   app.setErrorHandler((error: Error, _request, reply) => reply.code(418).send({ mine: error.message }))
   return app
@@ -229,8 +229,7 @@ t.test('what is no text is a 503, and closing does not wait for it', async (t) =
 t.test('what cannot be decided is a 503', async (t) => {
   const network = await startTcpProxy(t, services.databaseUrl)
   // 0: without a limit.
-  const app = Fastify({ pluginTimeout: 0 })
-  t.teardown(() => app.close())
+  const app = application(t, { pluginTimeout: 0 })
   const away = { ...options, databaseUrl: network.url, patience: 1 }
   await app.register(latchkey, away)
   const lines = new Map(
