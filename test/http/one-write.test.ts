@@ -1,4 +1,4 @@
-// Our response writes once where Node's writes twice, and sends the same bytes.
+// Our response leaves in one write, where that of Node 20 and 22 takes two, and sends the same bytes.
 import { once } from 'node:events'
 import { createServer, type RequestListener, type ServerOptions } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
