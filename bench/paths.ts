@@ -1,6 +1,4 @@
 /** Where things are, seen from the sources as well as from the compiled files in dist/bench. */
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const root = new URL('../..', import.meta.resolve('#sql/redis/hit.lua'))
@@ -17,10 +15,4 @@ export const wrkScript = fromRoot('bench/load/wrk.lua')
 export const results = fromRoot('bench/results')
 export const dashboardPicture = fromRoot('docs/dashboard.png')
 export const scalingPage = fromRoot('docs/scaling.md')
-
-/** The options that `npm start` gives to node in this checkout, or in that of another cli.js. */
-export function startOptions(cli: string): string[] {
-  const manifest = cli === latchkeyCli ? fromRoot('package.json') : join(cli, '../../../package.json')
-  const { scripts } = JSON.parse(readFileSync(manifest, 'utf8'))
-  return /node (.*)dist\/src\/cli\.js/.exec(scripts.start)![1]!.split(' ').slice(0, -1)
-}
+export const manifest = fromRoot('package.json')

@@ -5,8 +5,10 @@
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { candidateProgram, latchkeyCli, probe, startOptions } from '../paths.ts'
+import { candidateProgram, latchkeyCli, manifest, probe } from '../paths.ts'
 import { question, type Usage } from '../probe.ts'
 import { endsWithUs, stopProcess } from './stop-process.ts'
 
@@ -85,6 +87,13 @@ export async function startCandidate(name: CandidateName, options: CandidateOpti
     await stopProcess(child)
     throw error
   }
+}
+
+/** The options that `npm start` gives to node in this checkout, or in that of another cli.js. */
+function startOptions(cli: string): string[] {
+  const file = cli === latchkeyCli ? manifest : join(cli, '../../../package.json')
+  const { scripts } = JSON.parse(readFileSync(file, 'utf8'))
+  return /node (.*)dist\/src\/cli\.js/.exec(scripts.start)![1]!.split(' ').slice(0, -1)
 }
 
 interface Listening {
