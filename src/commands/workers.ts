@@ -66,8 +66,6 @@ export function startWorkers(count: number, { opsPort }: Pick<Config, 'opsPort'>
     const worker = cluster.fork({
       WORKERS: '1',
       OPS_PORT: String(opsPort === 0 ? 0 : opsPort + index),
-      // Its parent is this process, and its end ends the worker.
-      npm_lifecycle_event: '',
     })
     const state = { isStopping: false }
     running.set(worker, state)

@@ -79,7 +79,11 @@ t.test('the plugin guards every route and unknown ones, and leaves errors to the
     })
     const requestId = refused.headers['x-request-id']
     t.equal(refused.statusCode, 401)
-    t.match(envelopeOf(refused.body), { code: 'unauthorized', request_id: requestId })
+    t.match(envelopeOf(refused.body), {
+      code: 'unauthorized',
+      request_id: requestId,
+      docs_url: /docs\/package\.md#unauthorized$/,
+    })
     t.match(requestId, /^req_/)
     t.match(refused.headers, {
       'content-type': 'application/json; charset=utf-8',
@@ -117,6 +121,17 @@ t.test('under a prefix, unknown routes are guarded too, and everything else is o
     [200, 404, 401, 401, 401],
   )
   t.equal((await app.inject({ url: '/own/nowhere', headers: bearer(token) })).body, 'mine')
+})
+
+t.test('at the root, the application may still set its own 404', async (t) => {
+  const app = application(t)
+  const callers: unknown[] = []
+  app.addHook('onRequest', async ({ caller }) => void callers.push(caller))
+  await app.register(latchkey, options)
+  app.setNotFoundHandler((_request, reply) => reply.code(404).send('mine'))
+  const { token } = await makeCaller(service)
+  t.equal((await app.inject({ url: '/nowhere', headers: bearer(token) })).body, 'mine')
+  t.strictSame(callers, [null], 'nobody before it is known who calls')
 })
 
 t.test('applications and the service count together, and a revocation holds in all at once', async (t) => {
@@ -285,6 +300,24 @@ t.test('a start that waits too long for a migration fails, and leaves nothing be
   await held`select pg_advisory_unlock(7231906)`
   held.release()
   await (await opening).close()
+})
+
+t.test('a start that is done after Fastify’s time limit is undone', async (t) => {
+  const databaseUrl = await services.createDatabase()
+  await (await createGuard({ ...options, databaseUrl })).close()
+  const holding = openDatabase(t, databaseUrl)
+  const app = Fastify({ pluginTimeout: 3000 })
+  app.register(latchkey, { ...options, databaseUrl })
+  await holding.begin(async (tx) => {
+    await tx`lock table api_keys`
+    await t.rejects(async () => app.ready())
+  })
+  await until('it has disconnected', async () => {
+    const others = await holding`
+      select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`
+    return others.length === 0
+  })
+  await app.close()
 })
 
 t.test('a log that cannot be written to is refused at the start', async (t) => {

@@ -1,10 +1,13 @@
 // `serve --workers`: several instances behind one port, started, replaced and stopped as one.
+import { once } from 'node:events'
+import { createServer, type Server } from 'node:net'
 import { availableParallelism } from 'node:os'
 import t, { type Test } from 'tap'
 import { workerCount } from '../../src/commands/workers.ts'
 import { type Config, workersMax } from '../../src/config.ts'
 import { makeCaller, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
+import { freePort } from '../services/ports.ts'
 import { processTree, send, waitUntilGone } from '../services/processes.ts'
 import { ask } from './ask.ts'
 import { holdCreation } from './held-request.ts'
@@ -26,6 +29,14 @@ async function serve(t: Test, env: Env = {}) {
   await until('both listen', () => linesOf(service, 'listening').length === 2)
   const opsUrls = linesOf(service, 'listening').map((line) => `http://127.0.0.1:${line.ops_port}`)
   return Object.assign(serving, { opsUrls })
+}
+
+const listens = (server: Server, port: number): Promise<boolean> => {
+  server.listen(port, '127.0.0.1')
+  return once(server, 'listening').then(
+    () => true,
+    () => false,
+  )
 }
 
 if (isShared) {
@@ -63,22 +74,43 @@ if (isShared) {
     t.equal((await processTree(service.pid)).length, 3)
   })
 
-  for (const [who, DRAIN_SECONDS] of [
-    ['the first process', '0'],
+  t.test('one that cannot be replaced at once is tried again, on its own port for operators', async (t) => {
+    const service = await serve(t, { OPS_PORT: String(await freePort()) })
+    const port = Math.max(...service.opsUrls.map((url) => Number(new URL(url).port)))
+    const second = linesOf(service, 'listening').find((line) => line.ops_port === port)!
+    // Listens before the replacement does: connections of the killed one do not keep the port.
+    const inTheWay = createServer()
+    send([second.pid as number], 'SIGKILL')
+    await until('its port is free', () => listens(inTheWay, port))
+    const ended = () => linesOf(service, 'a worker has ended; starting another')
+    await until('its replacement has ended', () => ended().length === 2)
+    t.equal((await ask(`GET ${service.url}/v1/verify`, { token: caller.token })).status, 200)
+    inTheWay.close()
+    await until('another listens', () => linesOf(service, 'listening').length === 3)
+    t.equal(linesOf(service, 'listening')[2]!.ops_port, port)
+  })
+
+  for (const [signal, who, DRAIN_SECONDS] of [
+    ['SIGTERM', 'the first process', '0'],
     // They take longer to stop than the first process waits for the signal to arrive.
-    ['all of them', '1'],
+    ['SIGTERM', 'all of them', '1'],
+    // Ignored: nobody who presses Ctrl-C waits for a load balancer.
+    ['SIGINT', 'the first process', '15'],
   ] as const)
-    t.test(`SIGTERM to ${who} is one stop, which loses no request`, async (t) => {
+    t.test(`${signal} to ${who} is one stop, which loses no request`, async (t) => {
       const service = await serve(t, { DRAIN_SECONDS })
       const all = await processTree(service.pid)
       const held = await holdCreation(t, service, caller.token)
-      send(who === 'all of them' ? all : [service.pid], 'SIGTERM')
+      const startMs = performance.now()
+      send(who === 'all of them' ? all : [service.pid], signal)
       await until('all stop', () => linesOf(service, 'stopping').length === 3)
       held.finish()
       t.equal((await held.answer).status, 201)
       const { code, stderr } = await service.ended
       t.strictSame([code, stderr], [0, ''])
+      t.ok(performance.now() - startMs < 15_000)
       t.equal(linesOf(service, 'stopped').length, 3)
+      t.equal(linesOf(service, 'a worker has ended; starting another').length, 0)
       t.ok(await waitUntilGone(all, 0))
     })
 
