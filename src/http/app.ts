@@ -18,6 +18,7 @@ import openapi from '../openapi/document.ts'
 import { newId } from '../rules/id.ts'
 import { Fastify } from './fastify.ts'
 import { publicOpenApi } from './openapi.ts'
+import { keepAddresses } from './peer-address.ts'
 import { withoutPort } from './routes/actor.ts'
 import { docsRoutes, publicPaths } from './routes/docs.ts'
 import { type KeyRoutesOptions, keyRoutes } from './routes/keys.ts'
@@ -78,6 +79,7 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
     forceCloseConnections: 'idle',
   })
   closeUnread(app.server)
+  keepAddresses(app.server)
 
   let boundPort = port
   app.server.once('listening', () => {
@@ -89,9 +91,7 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
   app.decorateRequest('startMs', 0)
   app.decorateRequest('isFromProxy', {
     getter() {
-      // A client that has disconnected has no address.
-      const { remoteAddress } = this.socket
-      return isProxy !== null && remoteAddress !== undefined && isProxy(remoteAddress, 0)
+      return isProxy?.(this.socket.remoteAddress, 0) ?? false
     },
   })
   app.addHook('onRequest', (request, _reply, done) => {
@@ -140,9 +140,12 @@ const pathOf = (url: string) => new URL(url).pathname.replace(/\/$/, '')
  * Whether to trust the proxy `hop` hops away from us. With a number, only that many hops are
  * trusted, so never an entry that the client wrote itself. Null: trust no proxy.
  */
-function proxyTest(proxies: Config['trustProxy']): ((address: string, hop: number) => boolean) | null {
+function proxyTest(
+  proxies: Config['trustProxy'],
+): ((address: string | undefined, hop: number) => boolean) | null {
   if (typeof proxies === 'number') return (_address, hop) => hop < proxies
   if (proxies === false) return null
   const isTrusted = compile([...proxies])
-  return (address, hop) => isTrusted(withoutPort(address), hop)
+  // A client that reset the connection before it was accepted has no address.
+  return (address, hop) => address !== undefined && isTrusted(withoutPort(address), hop)
 }

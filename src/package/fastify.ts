@@ -7,6 +7,7 @@ import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
 import fp from 'fastify-plugin'
 import { type Caller, presentedToken, remainingOf } from '../../plugins/verdict.ts'
 import type { Config } from '../config.ts'
+import { keepAddresses } from '../http/peer-address.ts'
 import { refusedRequest } from '../http/routes/actor.ts'
 import { newId } from '../rules/id.ts'
 import { type Checks, callerOf, openChecks } from './checks.ts'
@@ -26,6 +27,7 @@ const latchkey: FastifyPluginAsync<LatchkeyOptions> = async (app, options) => {
   const config = configOf(options, ['prefix', 'logLevel', 'logSerializers'])
   const { check, record, answer, start, format } = await openWith(app, config, options.patience)
   app.decorateRequest('caller', null)
+  keepAddresses(app.server)
 
   app.addHook('onRequest', (request, reply, done) => {
     let requestId = ''

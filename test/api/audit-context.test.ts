@@ -1,7 +1,9 @@
 // What the audit entry of a refusal says about the request: what a trusted gateway was asked for, and whose key it may have been.
+import postgres from 'postgres'
 import t from 'tap'
 import { type Ask, type Instance, makeCaller, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
+import { resetWhileLookedUp } from './reset.ts'
 
 const services = await useServices(t)
 const behindProxy = await startInstance(t, services, { TRUST_PROXY: '1' })
@@ -72,4 +74,32 @@ t.test('a token of our shape leaves its display prefix, and any other nothing', 
   const broken = unknown.slice(0, -1) + (unknown.endsWith('0') ? '1' : '0')
   for (const other of [broken, `${unknown}x`, unknown.replace('lk_', 'sk_'), `${unknown} ${unknown}`])
     t.match(await entry(`Bearer ${other}`), { details: null }, other)
+})
+
+t.test('a client that resets its connection has its address in the entry', async (t) => {
+  const sql = postgres(services.databaseUrl, { max: 3, onnotice: () => {} })
+  t.teardown(() => sql.end({ timeout: 1 }))
+  const headers = { 'x-forwarded-for': '203.0.113.7' }
+  for (const [TRUST_PROXY, ip] of [
+    ['false', '127.0.0.1'],
+    ['1', '203.0.113.7'],
+    ['loopback', '203.0.113.7'],
+    ['192.0.2.0/24', '127.0.0.1'],
+  ] as const) {
+    const { service } = await startInstance(t, services, { TRUST_PROXY })
+    const path = `/trusts/${TRUST_PROXY}`
+    const entry = await resetWhileLookedUp(sql, service.app.server, { path, headers })
+    t.match(entry, { reason: 'unknown_key', ip })
+  }
+})
+
+t.test('a client whose address is unknown is recorded without one', async (t) => {
+  for (const TRUST_PROXY of ['false', 'loopback']) {
+    const instance = await startInstance(t, services, { TRUST_PROXY })
+    // As when the connection is reset before it is accepted.
+    instance.service.app.server.prependListener('connection', (socket) =>
+      Object.defineProperty(socket, 'remoteAddress', { value: undefined }),
+    )
+    t.match(await forwarded({}, '/v1/verify', instance), { reason: 'missing_header', ip: null })
+  }
 })

@@ -7,6 +7,7 @@ import type { Sent } from '../../src/http/routes/actor.ts'
 import latchkey from '../../src/package/fastify.ts'
 import { createGuard, type Guard, type Refused } from '../../src/package/guard.ts'
 import { configOf, type LatchkeyOptions } from '../../src/package/options.ts'
+import { resetWhileLookedUp } from '../api/reset.ts'
 import { hashSecret, makeCaller, startInstance } from '../instance.ts'
 import { envelopeOf } from '../plugins/other-app.ts'
 import { until } from '../process/until.ts'
@@ -19,7 +20,7 @@ const options: LatchkeyOptions = {
   hashSecret,
   patience: 20,
 }
-const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })
+const sql = postgres(services.databaseUrl, { max: 3, onnotice: () => {} })
 t.teardown(() => sql.end({ timeout: 1 }))
 
 // Registered first, so closed last: the key that all tests use.
@@ -121,6 +122,14 @@ t.test('under a prefix, unknown routes are guarded too, and everything else is o
     [200, 404, 401, 401, 401],
   )
   t.equal((await app.inject({ url: '/own/nowhere', headers: bearer(token) })).body, 'mine')
+})
+
+t.test('a client that resets its connection has its address in the audit log', async (t) => {
+  const app = application(t)
+  await app.register(latchkey, options)
+  await app.listen({ host: '127.0.0.1', port: 0 })
+  const entry = await resetWhileLookedUp(sql, app.server, { path: '/reset' })
+  t.match(entry, { reason: 'unknown_key', ip: '127.0.0.1' })
 })
 
 t.test('at the root, the application may still set its own 404', async (t) => {

@@ -25,7 +25,7 @@ const ipMax = 64
 
 /**
  * Behind a trusted proxy, `ip` is whatever the proxy wrote, and the zone of an IPv6 address may
- * have any length. A client that has disconnected has none.
+ * have any length. A client that reset the connection before it was accepted has none.
  */
 const addressOf = (ip: string | undefined) => {
   const address = typeof ip === 'string' ? withoutPort(ip) : ''
