@@ -3,6 +3,7 @@
  * of the scope that registers it. It sends its refusals itself instead of throwing them, so the
  * application's error handler sees only the application's errors.
  */
+import type { Server } from 'node:http'
 import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
 import fp from 'fastify-plugin'
 import { type Caller, presentedToken, remainingOf } from '../../plugins/verdict.ts'
@@ -23,8 +24,13 @@ declare module 'fastify' {
   }
 }
 
-const latchkey: FastifyPluginAsync<LatchkeyOptions> = async (app, options) => {
-  const config = configOf(options, ['prefix', 'logLevel', 'logSerializers'])
+export interface PluginOptions extends LatchkeyOptions {
+  /** Of a scope with a prefix: false if another scope with this prefix has a not-found handler. */
+  unknownRoutes?: boolean
+}
+
+const latchkey: FastifyPluginAsync<PluginOptions> = async (app, options) => {
+  const config = configOf(options, ['prefix', 'logLevel', 'logSerializers', 'unknownRoutes'])
   const { check, record, answer, start, format } = await openWith(app, config, options.patience)
   app.decorateRequest('caller', null)
   keepAddresses(app.server)
@@ -51,7 +57,7 @@ const latchkey: FastifyPluginAsync<LatchkeyOptions> = async (app, options) => {
       },
     )
   })
-  if (app.prefix !== '') guardUnknownRoutes(app)
+  if (app.prefix !== '' && options.unknownRoutes !== false) guardUnknownRoutes(app)
 }
 
 /** Of Fastify's time limit for a plugin; after it, Fastify reports a fault that names no cause. */
@@ -83,11 +89,19 @@ function openWith(app: FastifyInstance, config: Readonly<Config>, patience?: num
 const startTooLong =
   'the start takes longer than Fastify allows a plugin: another process may be migrating the database; start again, or set pluginTimeout'
 
+/** By server, the prefixes whose unknown routes are guarded. */
+const guardedPrefixes = new WeakMap<Server, Set<string>>()
+
 /**
  * Under a prefix, Fastify runs the hooks of a scope for unknown routes only if the scope has a
- * handler for them.
+ * handler for them. A prefix can have one, even if several scopes have that prefix; a second one
+ * would end the process.
  */
 function guardUnknownRoutes(app: FastifyInstance) {
+  const prefixes = guardedPrefixes.get(app.server) ?? new Set()
+  guardedPrefixes.set(app.server, prefixes)
+  if (prefixes.has(app.prefix)) return
+  prefixes.add(app.prefix)
   try {
     // Without arguments: Fastify's own 404. Its types do not know this form.
     ;(app.setNotFoundHandler as () => unknown).call(app)

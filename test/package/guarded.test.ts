@@ -115,11 +115,30 @@ t.test('under a prefix, unknown routes are guarded too, and everything else is o
     },
     { prefix: '/own' },
   )
+  for (const path of ['/one', '/two'])
+    await app.register(
+      async (scope) => {
+        await scope.register(latchkey, options)
+        scope.get(path, async () => path)
+      },
+      { prefix: '/shared' },
+    )
+  await app.register(
+    async (scope) => {
+      await scope.register(latchkey, { ...options, unknownRoutes: false })
+      scope.get('/closed', async () => 'closed')
+    },
+    { prefix: '/own' },
+  )
   const { token } = await makeCaller(service)
   const status = async (url: string) => (await app.inject({ url })).statusCode
   t.same(
     await Promise.all(['/open', '/nowhere', '/api/closed', '/api/nowhere', '/own/nowhere'].map(status)),
     [200, 404, 401, 401, 401],
+  )
+  t.same(
+    await Promise.all(['/own/closed', '/shared/one', '/shared/two', '/shared/nowhere'].map(status)),
+    [401, 401, 401, 401],
   )
   t.equal((await app.inject({ url: '/own/nowhere', headers: bearer(token) })).body, 'mine')
 })
