@@ -21,6 +21,8 @@ export interface BatcherOptions<I, O> {
   /** Milliseconds from adding an item until it is given up. */
   timeoutMs: number
   onBatch?: (size: number) => void
+  /** How long the oldest item of a batch waited to be sent, and each item that was not sent. */
+  onWait?: ((seconds: number) => void) | undefined
   onShed?: () => void
 }
 
@@ -38,7 +40,7 @@ interface Waiting<I, O> {
 }
 
 export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O> {
-  const { name, run, batchMax, inFlightMax, queueMax, timeoutMs, onBatch, onShed } = options
+  const { name, run, batchMax, inFlightMax, queueMax, timeoutMs, onBatch, onWait, onShed } = options
   let queue: Waiting<I, O>[] = []
   let expiring: NodeJS.Timeout | undefined
   const inFlight = new Set<Waiting<I, O>[]>()
@@ -53,7 +55,11 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
     expiring ??= setTimeout(() => {
       expiring = undefined
       const untilMs = performance.now() - timeoutMs + 1
-      queue = queue.filter((waiting) => !late(waiting, untilMs))
+      queue = queue.filter((waiting) => {
+        if (!late(waiting, untilMs)) return true
+        onWait?.(timeoutMs / 1000)
+        return false
+      })
       for (const batch of inFlight) for (const waiting of batch) late(waiting, untilMs)
       // In each batch, the oldest item that is not late yet, which need not be the first.
       const oldest = [...inFlight, queue].map((some) => some.find(({ sinceMs }) => sinceMs > untilMs))
@@ -85,6 +91,7 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
   async function answer(batch: Waiting<I, O>[]) {
     inFlight.add(batch)
     onBatch?.(batch.length)
+    onWait?.((performance.now() - batch[0]!.sinceMs) / 1000)
     try {
       const answers = await run(batch.map(({ item }) => item))
       batch.forEach(({ resolve }, i) => {

@@ -28,6 +28,8 @@ export interface KeyReaderOptions {
   /** Called after each look-up. */
   onPostgres: (isDown: boolean) => void
   onLookupBatch?: ((size: number) => void) | undefined
+  /** How long look-ups waited to be sent. */
+  onLookupWait?: ((seconds: number) => void) | undefined
   onShed?: (() => void) | undefined
   lookupTimeoutMs: number
 }
@@ -77,6 +79,7 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
     queueMax: lookupQueueMax,
     timeoutMs: options.lookupTimeoutMs,
     onBatch: (size) => options.onLookupBatch?.(size),
+    onWait: options.onLookupWait,
     onShed: () => options.onShed?.(),
     run: (asked) => findAll(keys, asked),
   })

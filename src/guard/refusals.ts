@@ -11,6 +11,8 @@ export interface RefusalsOptions {
   /** From the refusal to its commit. */
   timeoutMs: number
   onBatch: (size: number) => void
+  /** How long refusals waited to be sent. */
+  onWait?: (seconds: number) => void
   onShed: () => void
   onCommit: (seconds: number) => void
   onOverBudget: () => void
@@ -29,7 +31,7 @@ const batchMax = 1000
 const queueMax = 10_000
 
 export function createRefusals(options: RefusalsOptions): Refusals {
-  const { audit, perAddressRpm, timeoutMs, onBatch, onShed, onCommit, onOverBudget } = options
+  const { audit, perAddressRpm, timeoutMs, onBatch, onWait, onShed, onCommit, onOverBudget } = options
   const budget = createRefusalBudget({ perMinute: perAddressRpm })
   const batcher = createBatcher<RefusalRecord, undefined>({
     name: 'Postgres (audit)',
@@ -38,6 +40,7 @@ export function createRefusals(options: RefusalsOptions): Refusals {
     queueMax,
     timeoutMs,
     onBatch,
+    onWait,
     onShed,
     async run(batch) {
       const startMs = performance.now()

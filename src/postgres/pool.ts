@@ -21,7 +21,7 @@ export interface PoolOptions {
   timeoutMs: number
   /** Called each time work is shed because too much is waiting. */
   onShed?: () => void
-  /** How long work waited for its connection. */
+  /** How long work waited for its connection, or until it gave up. */
   onWait?: (seconds: number) => void
   /** How long work held its connection. */
   onCall?: (seconds: number) => void
@@ -210,7 +210,10 @@ export function createPool(options: PoolOptions): Pool {
     const lateness = new Promise<never>((_, reject) => {
       timer = setTimeout(() => {
         if (place) renewIfSilent(place)
-        else turn?.giveUp()
+        else {
+          turn?.giveUp()
+          onWait?.(timeoutMs / 1000)
+        }
         reject(new Unavailable(`Postgres (${purpose}): no answer in ${timeoutMs} ms`))
       }, timeoutMs)
     })

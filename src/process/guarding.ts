@@ -133,6 +133,7 @@ function createRequestGuard(config: Config, { stores, metrics, log }: Shared, pa
     perAddressRpm: config.refusalsPerAddressRpm,
     timeoutMs: auditTimeoutMs * patience,
     onBatch: (size) => metrics.batch('audit', size),
+    onWait: (seconds) => metrics.postgresWait('audit', seconds),
     onShed: () => metrics.shed('audit'),
     onCommit: metrics.auditCommit,
     onOverBudget: metrics.refusedOverBudget,
@@ -149,6 +150,7 @@ function createRequestGuard(config: Config, { stores, metrics, log }: Shared, pa
     onUse: lastUsed.note,
     onStaleHash: rehashes.add,
     onLookupBatch: (size) => metrics.batch('lookups', size),
+    onLookupWait: (seconds) => metrics.postgresWait('lookups', seconds),
     onShed: metrics.shed,
     lookupTimeoutMs: lookupTimeoutMs * patience,
   })

@@ -32,7 +32,7 @@ export interface Metrics {
   redisCall(call: (typeof redisCalls)[number], seconds: number): void
   /** How many counters were read in Redis, for usage or a dashboard. */
   countersScanned(counters: number): void
-  /** How long work waited for a connection of this pool. */
+  /** How long work waited for a connection of this pool, or until it gave up. */
   postgresWait(pool: string, seconds: number): void
   postgresCall(pool: string, seconds: number): void
   /** How long after its commit every instance saw a change. */
@@ -127,7 +127,7 @@ export function createMetrics(): Metrics {
     countersScanned: (counters) => scanned.inc(counters),
     postgresWait: histogram(
       'latchkey_postgres_wait_seconds',
-      'Time that work waited for a connection to Postgres.',
+      'Time that work waited for a connection to Postgres, or until it gave up.',
       'pool',
       pools,
     ),

@@ -103,6 +103,21 @@ t.test('while as many batches as allowed are under way, items gather for the nex
   t.strictSame(await Promise.all(answers), [0, 2, 4, 6, 8, 10])
 })
 
+t.test('the wait of a batch is that of its oldest item', async (t) => {
+  const clock = setClock(t)
+  const waits: number[] = []
+  const { add, answer } = byHand({ inFlightMax: 1, onWait: (seconds) => waits.push(seconds) })
+  void add(1)
+  await nextTurn()
+  for (const n of [2, 3]) {
+    void add(n)
+    clock.advance(30)
+  }
+  await answer()
+  t.strictSame(waits, [0, 0.06])
+  await answer()
+})
+
 t.test('a full queue sheds what comes, answers what waits, and takes more afterwards', async (t) => {
   let shed = 0
   const { add, answer, sent } = byHand({ queueMax: 4, inFlightMax: 1, onShed: () => shed++ })
@@ -138,11 +153,17 @@ t.test('a batch that fails, also before it begins, fails for its own items only'
 
 t.test('what is given up while it waits is not sent, and what comes later is given up too', async (t) => {
   const clock = setClock(t)
-  const { add, answer, sent } = byHand({ inFlightMax: 1, timeoutMs: 200 })
+  const waits: number[] = []
+  const { add, answer, sent } = byHand({
+    inFlightMax: 1,
+    timeoutMs: 200,
+    onWait: (seconds) => waits.push(seconds),
+  })
   const answers = [add(1)]
   await nextTurn()
   answers.push(add(2))
   clock.advance(200)
+  t.strictSame(waits, [0, 0.2], 'what went out at once, and what did not go out')
   const gaveUp = new Unavailable('Server: no answer in 200 ms')
   t.same(await Promise.all(answers), [gaveUp, gaveUp])
   await answer()

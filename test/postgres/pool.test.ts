@@ -146,8 +146,11 @@ t.test('statements that each end in time keep their connection, though their req
 })
 
 t.test('what waits for a connection that others hold is Unavailable in time', async (t) => {
-  const pool = open(t)
+  const waits: number[] = []
+  const pool = open(t, { onWait: (seconds) => waits.push(seconds) })
   const errors = await outcomes(times(12, () => pool.run((sql) => sql`select pg_sleep(0.3)`)))
+  t.equal(waits.length, 12)
+  t.ok(waits.filter((seconds) => seconds === timeoutMs / 1000).length > 1, 'those that gave up too')
   t.ok(errors.every((error) => error === null || isUnavailable(error)))
   t.ok(errors.at(-1) !== null, 'the last has not waited for all of those before it')
   let begun = 0
