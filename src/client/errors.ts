@@ -49,6 +49,9 @@ export class LatchkeyError extends Error {
   }
 }
 
+/** A proxy, too, may have passed the request on before it gave up. */
+const maybeDone = 'A change may have been made: read the resource before you repeat it.'
+
 /** The error that a response carries. `body` is the parsed JSON, perhaps a proxy's. */
 export function errorOf({ status, headers }: Response, body: unknown): LatchkeyError {
   const retryAfterS = secondsIn(headers.get('retry-after'))
@@ -59,7 +62,7 @@ export function errorOf({ status, headers }: Response, body: unknown): LatchkeyE
       status,
       code: 'unexpected_response',
       requestId: headers.get('x-request-id'),
-      suggestion: 'Check `baseUrl`, and the proxies in between.',
+      suggestion: `Check \`baseUrl\`, and the proxies in between.${status >= 500 ? ` ${maybeDone}` : ''}`,
       retryAfterS,
     })
   }
@@ -89,7 +92,6 @@ export const noResponse = (cause: unknown, isTimeout: boolean) =>
   new LatchkeyError(isTimeout ? 'The service did not respond in time.' : 'There was no response.', {
     status: 0,
     code: isTimeout ? 'timeout' : 'no_response',
-    suggestion:
-      'Check `baseUrl` and the network. A change may have been made: read the resource before you repeat it.',
+    suggestion: `Check \`baseUrl\` and the network. ${maybeDone}`,
     cause,
   })

@@ -8,8 +8,8 @@ export interface ClientOptions {
   /** Where the service is, for example `https://keys.example.com`. A path is kept. */
   baseUrl: string
   /**
-   * For one attempt, from the first byte sent to the last one received. Default 10,000 for GET, and
-   * 110,000 otherwise, which is longer than the service takes for any change.
+   * For one attempt, from the first byte sent to the last one received: up to 2,147,483,647. Default
+   * 10,000 for GET, and 110,000 otherwise, which is longer than the service takes for any change.
    */
   timeoutMs?: number
   /** Attempts after the first. Default 2. */
@@ -52,6 +52,8 @@ const changeTimeoutMs = 110_000
 /** Spreads clients that wait for the same minute to end. */
 const jitterMaxMs = 1000
 const backoffBaseMs = 200
+/** What timers take on every platform. A longer one may end at once. */
+const timeoutMsMax = 2 ** 31 - 1
 /** All that can be in a header without changing its meaning. */
 const visibleAscii = /^[\x21-\x7e]+$/
 
@@ -59,6 +61,8 @@ export function createSend(token: string, options: ClientOptions): Send {
   const { timeoutMs, retries = 2, retryAfterMaxS = 60 } = options
   const fetchNow = options.fetch ?? ((url, init) => fetch(url, init))
   const base = baseOf(options.baseUrl)
+  if (timeoutMs !== undefined && !(timeoutMs > 0 && timeoutMs <= timeoutMsMax))
+    throw new TypeError(`\`timeoutMs\` must be above 0 and at most ${timeoutMsMax}.`)
   // The platform's own message would show the token.
   if (typeof token !== 'string' || !visibleAscii.test(token))
     throw new TypeError('The key or token must be visible ASCII characters.')
@@ -143,7 +147,9 @@ function parse(text: string): unknown {
   }
 }
 
-function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
+function sleep(ms: number, given: AbortSignal | undefined): Promise<void> {
+  // One of its own: Node takes many listeners on one signal for a leak.
+  const signal = given && AbortSignal.any([given])
   return new Promise((resolve, reject) => {
     const stop = () => {
       clearTimeout(timer)

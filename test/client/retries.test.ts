@@ -179,7 +179,18 @@ t.test(
       ...[500, 501, 505].map(
         (status) => [[envelope(status, 'internal_error'), ok], {}, 1, { status }] as const,
       ),
-      [[{ status: 200, body: '<html>' }, ok], {}, 1, { status: 200, code: 'unexpected_response' }],
+      [
+        [{ status: 500, body: '<html>' }, ok],
+        {},
+        1,
+        { status: 500, code: 'unexpected_response', suggestion: /^Check `baseUrl`.*\. A change may have/ },
+      ],
+      [
+        [{ status: 200, body: '<html>' }, ok],
+        {},
+        1,
+        { status: 200, suggestion: 'Check `baseUrl`, and the proxies in between.' },
+      ],
       [[{ status: 200, body: '{}' }, ok], {}, 1, { status: 200, code: 'unexpected_response' }],
       [
         [new TypeError('x'), new TypeError('x'), new TypeError('y'), ok],
@@ -202,6 +213,7 @@ t.test('the caller can end a wait, and an attempt has a time limit', async (t) =
   const call = client.verify({ signal: controller.signal })
   call.catch(() => {})
   while (sentAtMs.length === 0 || clock.countTimers() === 0) await clock.tickAsync(1)
+  t.equal(getEventListeners(controller.signal, 'abort').length, 0, 'any number of calls may share it')
   controller.abort(new Error('enough'))
   await t.rejects(call, { message: 'enough' })
   t.equal(clock.countTimers(), 0, 'nothing is left waiting')
@@ -277,6 +289,13 @@ t.test('a base URL to which no path can be appended is refused', async (t) => {
   ]) {
     t.throws(() => createClient({ baseUrl, key: 'lk_1' }), TypeError, baseUrl)
   }
+})
+
+t.test('a time limit that timers do not take is refused', async (t) => {
+  const options = { baseUrl: 'http://latchkey.test', key: 'lk_1' }
+  for (const timeoutMs of [0, -1, NaN, Infinity, 2 ** 31, null as never])
+    t.throws(() => createClient({ ...options, timeoutMs }), { message: /^`timeoutMs` must be above 0/ })
+  createClient({ ...options, timeoutMs: 2 ** 31 - 1 })
 })
 
 t.test('a list that is not the service’s is an error, not the same page for ever', async (t) => {
