@@ -47,7 +47,7 @@ export function watchGauges(registry: Registry, { counter, cache, gate, collecto
   })
   new PromCounter({
     name: 'latchkey_key_cache_reads_total',
-    help: 'Keys read from the cache, by whether it had them. A miss is a look-up in Postgres.',
+    help: 'Requests by whether their key was in the cache. A cached key may still be read again.',
     labelNames: ['result'],
     registers: [registry],
     collect() {
