@@ -1,6 +1,7 @@
 /** Finds out whether a Postgres can do what the service needs, and changes nothing. */
 import { clockFinding, type Finding, withoutAddress } from '../rules/finding.ts'
 import { Unavailable } from '../stores.ts'
+import { adviceOn } from './faults.ts'
 import { keysBySecret } from './hash-secrets.ts'
 import { compareSchema, MigrationChanged } from './migrate.ts'
 import { createPool, type Query } from './pool.ts'
@@ -17,8 +18,6 @@ export interface ExamineOptions {
 
 const timeoutMs = 5000
 const oldestVersion = 12
-/** SQLSTATE insufficient_privilege. */
-const permissionDenied = '42501'
 const seePostgres = 'See "Postgres" in docs/operations.md.'
 const bySection = '"A role without DDL" in docs/operations.md'
 
@@ -74,7 +73,7 @@ export async function examinePostgres(options: ExamineOptions): Promise<Finding[
   ]
   for (const [about, check] of checks) {
     const finding = await pool.run(check).catch((error): Finding => {
-      return { about, state: 'wrong', found: reasonOf(error), advice: adviceOn(error) }
+      return { about, state: 'wrong', found: reasonOf(error), advice: adviceAfter(error) }
     })
     findings.push(finding)
     // Without its tables there is nothing more to look at.
@@ -84,12 +83,22 @@ export async function examinePostgres(options: ExamineOptions): Promise<Finding[
   return findings
 }
 
-function adviceOn(error: Error & { code?: string }): string {
-  if (error.code === permissionDenied) return `Check the grants: ${bySection}.`
-  return error instanceof MigrationChanged ? 'See "Upgrading" in docs/operations.md.' : seePostgres
+function adviceAfter(error: Error): string {
+  if (error instanceof MigrationChanged) return 'See "Upgrading" in docs/operations.md.'
+  return settingsAdvice(error) ?? seePostgres
 }
 
-const reasonOf = (error: Error) => withoutAddress(error.message.replace('Postgres (doctor): ', ''))
+/** The pool puts an error of the server into one of its own. */
+const serversAdvice = (error: Error) => adviceOn(error.cause ?? error)
+
+function settingsAdvice(error: Error): string | null {
+  const advice = serversAdvice(error)
+  return advice && `${advice[0]!.toUpperCase()}${advice.slice(1)}.`
+}
+
+/** Without the advice, which has a line of its own. */
+const reasonOf = (error: Error) =>
+  withoutAddress(error.message.replace('Postgres (doctor): ', '').replace(`; ${serversAdvice(error)}`, ''))
 
 const unreachable = (error: Error): Finding => ({
   about: 'Postgres',
@@ -97,9 +106,10 @@ const unreachable = (error: Error): Finding => ({
   found: reasonOf(error),
   // Any other fault is in the settings, such as those for TLS.
   advice:
-    error instanceof Unavailable
+    settingsAdvice(error) ??
+    (error instanceof Unavailable
       ? 'Check DATABASE_URL, and that the server is running and accepts connections from this machine.'
-      : seePostgres,
+      : seePostgres),
 })
 
 async function server(sql: Query): Promise<Finding[]> {

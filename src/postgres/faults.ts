@@ -3,6 +3,9 @@
 /** SQLSTATE read_only_sql_transaction. */
 export const readOnlyFault = '25006'
 
+/** SQLSTATE insufficient_privilege. */
+export const permissionFault = '42501'
+
 /**
  * SQLSTATE classes that blame our statement: cardinality, data, constraint, syntax. Any other
  * describes the state of the server.
@@ -30,9 +33,24 @@ export function isServersFault(error: unknown): boolean {
   if (typeof code !== 'string') return false
   // The partitions could not be created ahead of time.
   if (lacksPartition(error)) return true
+  // A grant is missing, perhaps since an upgrade.
+  if (code === permissionFault) return true
   if (/^[0-9A-Z]{5}$/.test(code)) return !ourFaultClasses.includes(code.slice(0, 2))
   return connectionFault.test(code)
 }
 
-export const describe = (error: unknown) =>
-  (error instanceof Error && error.message) || String((error as { code?: string }).code)
+/** What happened, and what to do about it where that is in the settings. */
+export function describe(error: unknown): string {
+  const advice = adviceOn(error)
+  const message = (error instanceof Error && error.message) || String((error as { code?: string }).code)
+  return advice === null ? message : `${message}; ${advice}`
+}
+
+/** A phrase that may follow a semicolon; null if nothing is known. */
+export function adviceOn(error: unknown): string | null {
+  const { code, message } = error as { code?: unknown; message?: string }
+  if (code === permissionFault) return 'check the grants: "A role without DDL" in docs/operations.md'
+  return /unsupported startup parameter/.test(String(message))
+    ? 'see "PgBouncer" in docs/operations.md'
+    : null
+}

@@ -240,7 +240,8 @@ export function createPool(options: PoolOptions): Pool {
     } catch (error) {
       if (error instanceof Overloaded) onShed?.()
       if (lacksPartition(error)) onNoPartition?.()
-      throw isServersFault(error) ? new Unavailable(`Postgres (${purpose}): ${describe(error)}`) : error
+      if (!isServersFault(error)) throw error
+      throw new Unavailable(`Postgres (${purpose}): ${describe(error)}`, { cause: error })
     } finally {
       clearTimeout(timer)
     }

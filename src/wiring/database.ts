@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../config.ts'
 import { NoConnection } from '../postgres/dial.ts'
-import { isServersFault } from '../postgres/faults.ts'
+import { describe, isServersFault, permissionFault } from '../postgres/faults.ts'
 import { type Migration, migrate } from '../postgres/migrate.ts'
 import { writableFirst } from '../postgres/writable-first.ts'
 import type { OpenOptions } from './options.ts'
@@ -80,16 +80,19 @@ async function migrateWhenReady(
 }
 
 /**
- * Waiting does not help: no usable Postgres, or a wrong password or database name (SQLSTATE classes
- * 28 and 3D).
+ * Waiting does not help: no usable Postgres, a wrong password or database name (SQLSTATE classes 28
+ * and 3D), or a missing grant.
  */
-const isFinal = (error: unknown) =>
-  error instanceof NoConnection ? error.isFinal : /^(28|3D)/.test(String((error as { code?: unknown }).code))
+function isFinal(error: unknown) {
+  if (error instanceof NoConnection) return error.isFinal
+  const code = String((error as { code?: unknown }).code)
+  return code === permissionFault || /^(28|3D)/.test(code)
+}
 
 /** Keeps the server's message and drops its address, user and statement. */
 function withoutAddress(error: unknown, name: string): Error {
-  const { code, message } = error as { code?: unknown; message?: string }
+  const { code } = error as { code?: unknown }
   if (typeof code !== 'string') return error as Error
   const isPlain = error instanceof NoConnection || /^[0-9A-Z]{5}$/.test(code)
-  return new Error(`${name}: ${isPlain ? message : `cannot be reached (${code})`}`, { cause: error })
+  return new Error(`${name}: ${isPlain ? describe(error) : `cannot be reached (${code})`}`, { cause: error })
 }

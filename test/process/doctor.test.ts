@@ -12,6 +12,7 @@ import { clockFinding } from '../../src/rules/finding.ts'
 import { examine } from '../../src/wiring/examine.ts'
 import { makeCaller, startInstance } from '../instance.ts'
 import { startPrivatePostgres, startPrivateRedis, startRedisCluster, useServices } from '../services/index.ts'
+import { startOddPort } from '../services/odd-ports.ts'
 import { aFolder, type Env, externalEnv, openCommandLine, runLatchkey } from './latchkey.ts'
 
 const services = await useServices(t)
@@ -70,7 +71,10 @@ t.test('Postgres', async (t) => {
   }
 
   await sql`revoke select on schema_version from latchkey_service`
-  t.match(await schemaOf(asService), { found: /permission denied/, advice: /^Check the grants/ })
+  t.match(await schemaOf(asService), {
+    found: 'permission denied for table schema_version',
+    advice: /^Check the grants: "A role/,
+  })
   await sql`create schema postgres`
   t.match(await schemaOf(env), {
     found: /is first in the search_path.* add \?search_path=public to the URL/,
@@ -121,6 +125,12 @@ t.test('Postgres', async (t) => {
   t.match(unusable[0], {
     found: /^PGSSLROOTCERT needs an sslmode/,
     advice: 'See "Postgres" in docs/operations.md.',
+  })
+
+  const pooler = await startOddPort(t, 'refuses a parameter, as PgBouncer does')
+  t.match((await examine(readConfig({ ...env, DATABASE_URL: pooler.url })))[0], {
+    found: 'unsupported startup parameter: statement_timeout',
+    advice: 'See "PgBouncer" in docs/operations.md.',
   })
 
   await server.freeze()

@@ -5,7 +5,7 @@ import t, { type Test } from 'tap'
 import { migrate } from '../../src/postgres/migrate.ts'
 import { deleteUser, makeCaller, makeKey, startInstance } from '../instance.ts'
 import { startPrivatePostgres, useServices } from '../services/index.ts'
-import { externalEnv, openCommandLine } from './latchkey.ts'
+import { externalEnv, openCommandLine, runLatchkey } from './latchkey.ts'
 import { until } from './until.ts'
 
 const services = await useServices(t)
@@ -124,6 +124,26 @@ t.test('everything the service does works as the service role', async (t) => {
   t.equal((await sql`select id from instances`).length, 0)
   const [used] = await sql`select last_used_at is not null as used from api_keys where id = ${caller.id}`
   t.equal(used!.used, true)
+})
+
+t.test('a grant that is missing is a 503, and the log and the command line say what to do', async (t) => {
+  const missing = 'permission denied for table'
+  const advice = 'check the grants: "A role without DDL" in docs/operations.md'
+  const instance = await startInstance(t, { ...services, databaseUrl: service })
+  const { token, userId } = await makeCaller(instance)
+  const as = externalEnv({ databaseUrl: service, redisUrl: null })
+  const { runWith } = await openCommandLine(t)
+  await execute(owner, ['revoke insert on api_keys from latchkey_service'])
+  t.equal((await instance.ask('POST', '/v1/keys', { token, json: { name: 'a' } })).status, 503)
+  const reason = `Postgres (management): ${missing} api_keys; ${advice}`
+  t.ok(instance.log.some((line) => line.reason === reason))
+  const { stderr } = await runWith(as, 'keys', 'create', '--user', userId, '--name', 'a')
+  t.equal(stderr, `latchkey: ${reason}\n`)
+  await execute(owner, [...grants, 'revoke select on schema_version from latchkey_service'])
+  const start = await runLatchkey(t, as, 'serve')
+  const fault = `latchkey: the Postgres of DATABASE_URL: ${missing} schema_version; ${advice}\n`
+  t.strictSame([start.code, start.stdout, start.stderr], [1, '', fault], 'at once')
+  await execute(owner, grants)
 })
 
 t.test('what the service role may not do is refused', async (t) => {

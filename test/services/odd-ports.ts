@@ -33,11 +33,25 @@ const http =
 /** Starts like a short message of Postgres. */
 const mysql = Buffer.from('4a0000000a382e302e3336000b000000', 'hex')
 
+/** An ErrorResponse. */
+function refusal(code: string, message: string) {
+  const fields = `SFATAL\0C${code}\0M${message}\0\0`
+  const length = Buffer.alloc(4)
+  length.writeInt32BE(4 + fields.length)
+  return Buffer.concat([Buffer.from('E'), length, Buffer.from(fields)])
+}
+const sslRequestLength = 8
+
 const habits = {
   'speaks HTTP': (socket: Socket) => socket.once('data', () => socket.end(http)),
   'speaks first, as MySQL does': (socket: Socket) => socket.write(mysql),
   'accepts and closes': (socket: Socket) => socket.destroy(),
   'accepts and says nothing': (socket: Socket) => socket.resume(),
+  'refuses a parameter, as PgBouncer does': (socket: Socket) =>
+    socket.on('data', ({ length }) => {
+      if (length === sslRequestLength) socket.write('N')
+      else socket.end(refusal('08P01', 'unsupported startup parameter: statement_timeout'))
+    }),
 }
 export type Habit = keyof typeof habits
 
