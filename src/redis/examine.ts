@@ -48,7 +48,10 @@ export async function examineRedis(servers: RedisServers): Promise<Finding[]> {
     ]
   } catch (error) {
     const found = withoutAddress((error as Error).message)
-    return [{ about: 'Redis', state: 'wrong', found, advice: 'Check REDIS_URL.' }]
+    const advice = /NOPERM/.test(found)
+      ? 'Grant the user +select: see "Permissions" in docs/operations.md.'
+      : 'Check REDIS_URL.'
+    return [{ about: 'Redis', state: 'wrong', found, advice }]
   } finally {
     await counter.close()
   }
@@ -72,10 +75,11 @@ const outageFinding = ({ cause, reason }: Outage): Finding => ({
     'Check REDIS_URL, and that the server is running and accepts connections from this machine.',
 })
 
-/** What a server says that takes no connection. */
+/** What a server says that takes no connection, or is no cluster. */
 const refusals: [RegExp, string][] = [
   [/^DENIED/, 'Give Redis a password, with `requirepass` or an ACL user, and add it to REDIS_URL.'],
   [/max number of clients/, 'See `redis-cli client list` for who is connected, or raise `maxclients`.'],
+  [/cluster support disabled/, 'Put one URL into REDIS_URL: several name the nodes of a Redis Cluster.'],
 ]
 
 /** Where servers hang up, what one of them says about it; the other outages speak for themselves. */
@@ -83,7 +87,9 @@ async function explained(outages: readonly Outage[], { nodes, tls }: RedisServer
   const others = outages.filter(({ cause }) => cause !== 'disconnected')
   if (others.length === outages.length) return outages
   const reason = await refusalOf(nodes[0]!, tls)
-  return reason === null ? outages : [{ cause: 'disconnected' as const, reason }, ...others]
+  if (reason !== null) return [{ cause: 'disconnected' as const, reason }, ...others]
+  if (tls || !(await speaksTls(nodes[0]!))) return outages
+  return [{ cause: 'tls' as const, reason: 'the server speaks TLS' }, ...others]
 }
 
 /**
@@ -100,6 +106,19 @@ async function refusalOf(
     return /^-(.*?)(?:\. |\r\n)/.exec(String(said))?.[1] ?? null
   } catch {
     return null
+  } finally {
+    socket.destroy()
+  }
+}
+
+/** One that does hangs up on a client that does not, and says nothing. */
+async function speaksTls({ host, port }: RedisServers['nodes'][number]): Promise<boolean> {
+  const socket = tlsConnect({ host, port, rejectUnauthorized: false })
+  try {
+    await once(socket, 'secureConnect', { signal: AbortSignal.timeout(answerTimeoutMs) })
+    return true
+  } catch {
+    return false
   } finally {
     socket.destroy()
   }

@@ -11,7 +11,13 @@ import { examineRedis, settings } from '../../src/redis/examine.ts'
 import { clockFinding } from '../../src/rules/finding.ts'
 import { examine } from '../../src/wiring/examine.ts'
 import { makeCaller, startInstance } from '../instance.ts'
-import { startPrivatePostgres, startPrivateRedis, startRedisCluster, useServices } from '../services/index.ts'
+import {
+  makeCertificates,
+  startPrivatePostgres,
+  startPrivateRedis,
+  startRedisCluster,
+  useServices,
+} from '../services/index.ts'
 import { startOddPort } from '../services/odd-ports.ts'
 import { aFolder, type Env, externalEnv, openCommandLine, runLatchkey } from './latchkey.ts'
 
@@ -201,9 +207,27 @@ t.test('a Redis that takes no connection says why', async (t) => {
     const found = /^DENIED Redis is running in protected mode because [^.]+$/
     t.match(await findingsAt(url), [{ state: 'wrong', found, advice: /password/ }])
   }
+  await admin.acl('SETUSER', 'few', 'on', '>hunter2', '+@all', '-select', '~*')
+  t.match(await findingsAt(`${server.url.replace('redis://', 'redis://few:hunter2@')}/1`), [
+    { state: 'wrong', found: /^REDIS_URL names database 1, .*NOPERM/, advice: /^Grant the user \+select/ },
+  ])
+  t.match(await findingsAt(`${server.url},${server.url.replace('127.0.0.1', 'localhost')}`), [
+    { state: 'wrong', found: /cluster support disabled/, advice: /^Put one URL into REDIS_URL/ },
+  ])
   await admin.config('SET', 'maxclients', '1')
   const found = 'ERR max number of clients reached'
   t.match(await findingsAt(server.url), [{ state: 'wrong', found, advice: /maxclients/ }])
+})
+
+t.test('a Redis that speaks TLS where REDIS_URL has redis://', async (t) => {
+  const tls = await makeCertificates(t, ['DNS:localhost'])
+  const server = tls && (await startPrivateRedis(t, { tls }))
+  if (!server) return
+  const redisUrl = `redis://:hunter2@localhost:${server.port}`
+  const { redis } = readConfig(externalEnv({ databaseUrl: services.databaseUrl, redisUrl }))
+  t.match(await examineRedis(redis!), [
+    { state: 'wrong', found: 'the server speaks TLS', advice: /^Use rediss:/ },
+  ])
 })
 
 t.test('Redis Cluster', async (t) => {
