@@ -3,7 +3,7 @@ import { type AuditReason, auditReasons } from '../../schemas/bounds.ts'
 import type { Config } from '../config.ts'
 import { tokenFormat } from '../rules/token.ts'
 import type { AuditEntry, AuditEvent, AuditFilter, RefusalCounts } from '../stores.ts'
-import { command, group, moment, operator, print, table, withReaders } from './command.ts'
+import { command, group, moment, operator, print, type Readers, table, withReaders } from './command.ts'
 import { followAudit } from './follow.ts'
 import { aboutUser, event, follow, key, limit, reason, rows, since, until } from './options.ts'
 
@@ -33,6 +33,14 @@ function toFilter({ key, user, follow, limit, reason, event, since, until }: Fil
 function checkSpan({ since, until }: Pick<AuditFilter, 'since' | 'until'>): void {
   if (since !== undefined && until !== undefined && since >= until)
     throw new Error('--since must be before --until')
+}
+
+/** No entries would look as if nothing had happened to the key or user. */
+async function checkIds({ keys, users }: Readers, { key, user }: Filter): Promise<void> {
+  if (key !== undefined && (await keys.get(key, null, operator())) === null)
+    throw new Error(`there is no key ${key}`)
+  if (user !== undefined && (await users.get(user, operator())) === null)
+    throw new Error(`there is no user ${user}`)
 }
 
 const head = ['occurred', 'request', 'event', 'reason', 'key', 'method', 'path', 'ip']
@@ -83,7 +91,10 @@ const list = command<Filter>('list', {
   async run({ config, options }) {
     checkSpan(options)
     if (options.follow) return followList(config, options)
-    const entries = await withReaders(config, ({ audit }) => audit.list(toFilter(options), operator()))
+    const entries = await withReaders(config, async (readers) => {
+      await checkIds(readers, options)
+      return readers.audit.list(toFilter(options), operator())
+    })
     return { json: entries, lines: entriesTable(entries) }
   },
 })
@@ -95,7 +106,10 @@ async function followList(config: Config, options: Filter): Promise<undefined> {
       print({ json: entry, lines: table(null, [row(entry)], followWidths) }, options)
   }
   if (!options.json) print({ json: null, lines: table(null, [head], followWidths) }, options)
-  await withReaders(config, ({ audit }) => followAudit(audit, toFilter(options), show))
+  await withReaders(config, async (readers) => {
+    await checkIds(readers, options)
+    await followAudit(readers.audit, toFilter(options), show)
+  })
 }
 
 const stats = command<Pick<Filter, 'since' | 'until' | 'limit'>>('stats', {

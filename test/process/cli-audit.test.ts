@@ -123,13 +123,27 @@ t.test('a key in place of an id or external id is in no statement', async (t) =>
       ['users', 'list', '--external-id'],
     ]) {
       const { code, stdout } = await run(...words, text, '--json')
-      t.strictSame([code, stdout], words[1] === 'find' ? [1, ''] : [0, '[]\n'], words.join(' '))
+      t.strictSame([code, stdout], words[0] === 'audit' ? [1, ''] : [0, '[]\n'], words.join(' '))
     }
   for (const query of [token.slice(3), `req_${token}`]) t.match(await run('lookup', query), { code: 1 })
   const statements = (await logged()).toString('latin1')
   await sql.end()
   t.match(statements, 'marker-17', 'what is sent is in the log')
   t.notOk(statements.includes(token.slice(3)))
+})
+
+t.test('an id that does not exist is a fault, and one without entries is not', async (t) => {
+  const databaseUrl = await services.createDatabase()
+  const { run } = await openCommandLine(t, externalEnv({ databaseUrl, redisUrl: null }))
+  const user = JSON.parse((await run('users', 'create', '--name', 'x', '--json')).stdout)
+  const none = await run('audit', 'list', '--user', user.id, '--event', 'key.revoked', '--json')
+  t.strictSame([none.code, none.stdout], [0, '[]\n'])
+  for (const more of [[], ['--follow']]) {
+    const wrongUser = await run('audit', 'list', '--user', 'usr_none', ...more)
+    t.match(wrongUser, { code: 1, stderr: 'latchkey: there is no user usr_none\n' })
+    const wrongKey = await run('audit', 'list', '--key', 'apk_none', ...more)
+    t.match(wrongKey, { code: 1, stderr: 'latchkey: there is no key apk_none\n' })
+  }
 })
 
 t.test('find shows every entry of a request', async (t) => {
