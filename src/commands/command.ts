@@ -14,8 +14,8 @@ export interface Result {
   lines: string[]
   /** If set, the command prints its result, then exits with code 1 and this line. */
   fault?: string | undefined
-  /** Contains a new key. If nobody reads it, that is a fault. */
-  hasSecret?: boolean
+  /** The id of the new key that the result shows. If nobody reads it, that is a fault. */
+  newKeyId?: string
 }
 
 export interface Call<O> {
@@ -103,10 +103,10 @@ const strict = (made: Command): Command =>
       throw new Error(`${message}; see ${help}`)
     })
 
-export function print({ json, lines, hasSecret }: Result, options: { json?: boolean }): void {
+export function print({ json, lines, newKeyId }: Result, options: { json?: boolean }): void {
   const text = options.json ? printableJson(json) : lines.map(printable).join('\n')
   process.stdout.write(`${text}\n`, (error) => {
-    if (hasSecret && error) reportUnwritten(error, { losesKey: true })
+    if (newKeyId && error) reportUnwritten(error, newKeyId)
   })
 }
 
@@ -114,12 +114,12 @@ export const isReaderGone = ({ code }: NodeJS.ErrnoException) => code === 'EPIPE
 
 let hasReportedLoss = false
 
-export function reportUnwritten({ message }: Error, { losesKey = false } = {}): void {
+export function reportUnwritten({ message }: Error, lostKeyId?: string): void {
   // After its callback, a failed write also emits an event.
   if (hasReportedLoss) return
-  hasReportedLoss = losesKey
+  hasReportedLoss = lostKeyId !== undefined
   process.exitCode = 1
-  const loss = losesKey ? '. Nobody has seen the new key: rotate or revoke it' : ''
+  const loss = lostKeyId ? `. Nobody has seen the new key: rotate or revoke ${lostKeyId}` : ''
   process.stderr.write(
     `latchkey: the output could not be written (${message}); what the command did is done${loss}\n`,
   )

@@ -40,7 +40,7 @@ const show = (key: StoredKey) => ({ json: adminKeyBody(key), lines: table(head, 
 const showOnce = (key: StoredKey, token: string) => ({
   json: { ...adminKeyBody(key), plain_key: token },
   lines: [`${key.id}  ${key.name}`, token, '(The key is shown only this once.)'],
-  hasSecret: true,
+  newKeyId: key.id,
 })
 
 interface Settings {

@@ -261,5 +261,5 @@ async function createFirstKey(config: Config, { users, keys, mintKey }: Stores, 
     `  curl -i http://localhost:${port}/v1/keys -H 'Authorization: Bearer ${token}'`,
     '',
   ]
-  print({ json: null, lines, hasSecret: true }, {})
+  print({ json: null, lines, newKeyId: key.id }, {})
 }

@@ -140,7 +140,7 @@ t.test('a reader that has gone may have seen enough, but not of a new key', asyn
   t.strictSame(await unread('users', 'list'), { code: 0, stderr: '' })
   t.strictSame(await unread('audit', 'list', '--follow'), { code: 0, stderr: '' })
   const lost =
-    /^latchkey: .*could not be written \(write EPIPE\).*Nobody has seen the new key: rotate or revoke it\n$/
+    /^latchkey: .*could not be written \(write EPIPE\).*Nobody has seen the new key: rotate or revoke apk_\w{26}\n$/
   t.match(await unread('keys', 'create', '--user', id, '--name', 'x'), { code: 1, stderr: lost })
   const [key] = JSON.parse((await runLatchkey(t, env, 'keys', 'list', '--user', id, '--json')).stdout)
   t.match(await unread('keys', 'rotate', key.id, '--expires-in', '600', '--json'), { code: 1, stderr: lost })
@@ -211,7 +211,7 @@ t.test(
     t.match(user, { name: 'x' })
     t.match(await unwritten('keys', 'create', '--user', user.id, '--name', 'x'), {
       code: 1,
-      stderr: /^latchkey: .*\(ENOSPC.*is done\. Nobody has seen the new key: rotate or revoke it\n$/,
+      stderr: /^latchkey: .*\(ENOSPC.*is done\. Nobody has seen the new key: rotate or revoke apk_\w{26}\n$/,
     })
   },
 )
