@@ -32,7 +32,8 @@ export const announceStop = () => {
 const portMax = 65535
 
 /** How many workers to run. Throws if several could not share what they count and store. */
-export function workerCount({ workers: wanted, databaseUrl, redis, opsPort }: Config): number {
+export function workerCount({ workers: wanted, databaseUrl, redis, ...config }: Config): number {
+  const { host, port, opsHost, opsPort } = config
   const canShare = databaseUrl !== null && redis !== null
   const auto = canShare ? Math.min(availableParallelism(), workersMax) : 1
   const workers = wanted === 'auto' ? auto : wanted
@@ -43,6 +44,12 @@ export function workerCount({ workers: wanted, databaseUrl, redis, opsPort }: Co
   if (opsPort + workers - 1 > portMax)
     throw new Error(
       `OPS_PORT must be at most ${portMax - workers + 1} with ${workers} workers: each takes the next port`,
+    )
+  if (host === opsHost && port !== 0 && port >= opsPort && port < opsPort + workers)
+    throw new Error(
+      workers === 1
+        ? 'PORT and OPS_PORT must differ'
+        : `PORT must not be one of the ${workers} ports from OPS_PORT on: each worker takes the next`,
     )
   return workers
 }

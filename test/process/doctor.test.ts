@@ -312,6 +312,7 @@ t.test('it prints what is wrong and what to do, and exits with 1', async (t) => 
 
   for (const [more, fault] of [
     [{ REDIS_URL: '' }, 'WORKERS above 1 needs DATABASE_URL and REDIS_URL'],
+    [{ REDIS_URL: 'redis://127.0.0.1:1', PORT: '4001', OPS_PORT: '4000' }, 'PORT must not be one of the 4'],
     [{ REDIS_URL: 'redis://127.0.0.1:1', OPS_PORT: '65535' }, 'OPS_PORT must be at most 65532'],
   ] as const) {
     const { code, stdout } = await runWith({ ...env, ...more, WORKERS: '4' }, 'doctor')

@@ -139,6 +139,16 @@ t.test('auto is a worker for each core, if there are ports for all', async (t) =
   t.throws(() => workerCount({ ...config, opsPort: 65_537 - cores }), { message: /OPS_PORT must be at most/ })
 })
 
+t.test('the port of the service is not one of the ops listeners', async (t) => {
+  const same = { workers: 2, databaseUrl: 'x', redis: {}, host: 'a', opsHost: 'a', opsPort: 4000 }
+  const count = (more: object) => workerCount({ ...same, ...more } as unknown as Config)
+  for (const port of [0, 3999, 4002]) t.equal(count({ port }), 2)
+  for (const port of [4000, 4001])
+    t.throws(() => count({ port }), { message: /^PORT must not be one of the 2 ports from OPS_PORT on/ })
+  t.equal(count({ port: 4001, opsHost: 'b' }), 2, 'at another address it may have the same number')
+  t.throws(() => count({ port: 4000, workers: 1 }), { message: 'PORT and OPS_PORT must differ' })
+})
+
 t.test('workers need servers to share, and a port each', async (t) => {
   const { DATABASE_URL, REDIS_URL, ...rest } = externalEnv({ ...services, redisUrl: 'redis://127.0.0.1:1' })
   const line = 'WORKERS above 1 needs DATABASE_URL and REDIS_URL: without them each worker would have its own'
