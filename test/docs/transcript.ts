@@ -67,7 +67,7 @@ const values = [
   /(?<=curl\/)[\d.]+/g,
   /(?<="token_hash":")[0-9a-f]{64}/g,
   /(?<=rl:\{…\}:)\d+/g,
-  /(?<=\bversion )[\d.]+(?: \(.*?\))?/g,
+  /(?<=\bversion )\d+\.[\d.]+(?: \(.*?\))?/g,
   /(?:behind|ahead of)(?= this machine)/g,
   // A step that was repeated has made one more.
   /(?<=fits all )\d+(?= usable keys)/g,
