@@ -1,4 +1,6 @@
 // Users over the admin API: what each route takes and answers, and that what it changes holds everywhere and names the operator.
+import { once } from 'node:events'
+import { connect } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
 import { poolBounds } from '../../src/wiring/pools.ts'
@@ -6,6 +8,7 @@ import { type Code, expectError } from '../api/expect-error.ts'
 import { nowS } from '../api/values.ts'
 import { makeKey, realTimeLimits, startInstance } from '../instance.ts'
 import { actor } from '../postgres/open-stores.ts'
+import { until } from '../process/until.ts'
 import { ada, bob, startAdmin, verify } from './admin.ts'
 
 const { services, instance, ops, sql, admin, entriesOf, startOther, untilConfirmed } = await startAdmin(t)
@@ -36,6 +39,21 @@ t.test('a user is created, read and listed as one object', async (t) => {
   const found = await admin('GET', `users?external_id=${encodeURIComponent('CRM/1 ✓')}`)
   t.strictSame(found.body.data, [other.body])
   t.strictSame((await aUser()).external_id, null)
+})
+
+t.test('an act has the address of a client that has reset its connection', async (t) => {
+  const client = connect(ops.port, '127.0.0.1').on('error', () => {})
+  client.write('GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n')
+  await once(client, 'data')
+  const body = '{"name":"of a client that has gone"}'
+  client.write(
+    `POST /admin/users HTTP/1.1\r\nHost: x\r\nUser-Agent: gone\r\nAuthorization: Bearer ${ada}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+  )
+  // In the same turn: the listener, in this process, has not read the request yet.
+  client.resetAndDestroy()
+  const entries = () => sql`select event, ip from audit_log where user_agent = 'gone'`
+  await until('it is in the audit log', async () => (await entries()).length > 0)
+  t.match(await entries(), [{ event: 'user.created', ip: '127.0.0.1' }])
 })
 
 t.test('a key in place of an external_id finds nobody, and is not sent to Postgres', async (t) => {
