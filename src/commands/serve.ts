@@ -101,9 +101,9 @@ export async function serve(config: Config): Promise<undefined> {
 
     announceListening()
     await announce({ config, service, ops, log, say })
-    stores.embedded?.exited.then((reason) => {
-      if (!stop.signal.aborted) log.error({ reason }, 'the embedded Postgres has stopped; restart Latchkey')
-    })
+    stores.embedded?.exited.then((reason) =>
+      log.error({ reason }, 'the embedded Postgres has stopped; restart Latchkey'),
+    )
   } catch (error) {
     // Ctrl-C ends initdb too, which may be known before the signal.
     await sleep(signalDelayMs)

@@ -132,6 +132,16 @@ t.test('a second signal ends the service at once, and its Postgres by itself', a
   t.ok(await waitUntilGone([postmaster!], 30_000), 'nobody has to end it')
 })
 
+t.test('a Postgres that has ended by itself is in the log', async (t) => {
+  const service = await serveLatchkey(t, env)
+  process.kill((await postmasterOf(env.DATA_DIR))!, 'SIGKILL')
+  const said = () => service.log.filter(({ msg }) => String(msg).startsWith('the embedded Postgres'))
+  await until('it says so', () => said().length > 0)
+  t.match(said(), [{ level: 50, reason: /^Postgres .* is gone; its log is / }])
+  service.kill('SIGTERM')
+  t.equal((await service.ended).code, 0)
+})
+
 t.test('Ctrl-C during the set-up, which also reaches initdb, is a stop and no fault', async (t) => {
   const service = await spawnLatchkey(t, await embeddedEnv(t), 'serve')
   const all = await until('initdb runs', async () => {

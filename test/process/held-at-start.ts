@@ -2,7 +2,7 @@
 import postgres from 'postgres'
 import type { Test } from 'tap'
 import { useServices } from '../services/index.ts'
-import { externalEnv, spawnLatchkey } from './latchkey.ts'
+import { type Env, externalEnv, spawnLatchkey } from './latchkey.ts'
 import { until } from './until.ts'
 
 /** Resolves when a statement like this waits for a lock. */
@@ -15,14 +15,14 @@ export const lockWaitOf = (sql: postgres.Sql, like: string) =>
   })
 
 /** One that waits for the lock of migrations, as beside another instance that is about to start. */
-export async function heldAtStart(t: Test) {
+export async function heldAtStart(t: Test, env: Env = {}) {
   const services = await useServices(t)
   const sql = postgres(services.databaseUrl, { max: 2, onnotice: () => {} })
   t.teardown(() => sql.end({ timeout: 1 }))
   const held = await sql.reserve()
   await held`select pg_advisory_lock(7231906)`
   t.teardown(() => held.release())
-  const service = await spawnLatchkey(t, externalEnv(services), 'serve')
+  const service = await spawnLatchkey(t, externalEnv(services, env), 'serve')
   await lockWaitOf(sql, '%pg_advisory_xact_lock%')
   return { service, letGo: () => held`select pg_advisory_unlock(7231906)` }
 }

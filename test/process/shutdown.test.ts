@@ -272,6 +272,7 @@ t.test('SIGTERM once its database is ready, but before it listens, skips DRAIN_S
   const { code } = await service.ended
   t.equal(code, 0)
   t.ok(performance.now() - startMs < 15_000)
+  t.notOk(service.log.some(({ msg }) => msg === 'listening'))
 })
 
 t.test('SIGTERM ends it while it waits for a Postgres that is not there', async (t) => {

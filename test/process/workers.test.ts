@@ -10,6 +10,7 @@ import { useServices } from '../services/index.ts'
 import { freePort } from '../services/ports.ts'
 import { processTree, send, waitUntilGone } from '../services/processes.ts'
 import { ask } from './ask.ts'
+import { heldAtStart } from './held-at-start.ts'
 import { holdCreation } from './held-request.ts'
 import { type Env, externalEnv, type Latchkey, listening, runLatchkey, spawnLatchkey } from './latchkey.ts'
 import { until } from './until.ts'
@@ -113,6 +114,15 @@ if (isShared) {
       t.equal(linesOf(service, 'a worker has ended; starting another').length, 0)
       t.ok(await waitUntilGone(all, 0))
     })
+
+  t.test('SIGTERM while the first worker starts is a stop and no fault', async (t) => {
+    const { service, letGo } = await heldAtStart(t, { WORKERS: '2' })
+    service.kill('SIGTERM')
+    await until('it stops', () => linesOf(service, 'stopping').length > 0)
+    await letGo()
+    t.match(await service.ended, { code: 0, stderr: '' })
+    t.equal(linesOf(service, 'a worker could not start').length, 0)
+  })
 
   t.test('what keeps a worker from starting ends all, with its one line', async (t) => {
     const { port } = await serve(t)
