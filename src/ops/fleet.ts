@@ -19,7 +19,7 @@ export interface FleetView {
   /** Whether Postgres answered. If not, only this instance is here. */
   complete: boolean
   instances: (Instance & { isAlive: boolean })[]
-  /** Per second, over all instances that are alive. Two reads, a second apart, are needed. */
+  /** Per second, over all instances that have just reported. Two reads, a second apart, are needed. */
   rates: FleetRates
 }
 
@@ -36,6 +36,8 @@ export interface FleetOptions {
 
 /** An instance that was not heard of for this long is not alive, as far as one can know. */
 const silentAfterS = 5
+/** Reports come once a second. The traffic of one that is silent for longer goes elsewhere by now. */
+const ratesForS = 2.5
 /** Reports further apart say nothing about the last second. */
 const apartMaxS = 10
 
@@ -83,7 +85,7 @@ function instanceOf({ uptimeS, ...report }: InstanceReport): Instance {
 function ratesOf(all: Reports[]): FleetRates {
   const rates: FleetRates = { answers: [], rateLimited: 0, refused: 0, latencies: [] }
   for (const [earlier, later] of all) {
-    if (earlier === null || !isAlive(later)) continue
+    if (earlier === null || later.silentS > ratesForS) continue
     const seconds = later.seenAt - earlier.seenAt
     const grown = (of: (traffic: Traffic) => number) => of(later.traffic) - of(earlier.traffic)
     rates.rateLimited += grown(({ rateLimited }) => rateLimited) / seconds

@@ -51,6 +51,16 @@ t.test('rates are the sum over instances, each by its own two last reports', asy
   t.strictSame(same!.rates.answers, [0, 0, 21, 0, 2, 0])
 })
 
+t.test('the traffic of an instance that has missed two reports is not added any more', async (t) => {
+  const [, second, third] = await views(
+    [instance('ins_1', 100, 50), instance('ins_2', 100, 7)],
+    [{ ...instance('ins_1', 101, 60), silentS: 2.4 }, instance('ins_2', 101, 8)],
+    [{ ...instance('ins_1', 101, 60), silentS: 2.6 }, instance('ins_2', 102, 28)],
+  )
+  t.equal(second!.rates.answers[2], 11)
+  t.match(third, { instances: [{ isAlive: true }, {}], rates: { answers: { 2: 20 } } })
+})
+
 t.test('a silent instance is not alive and adds nothing, nor does what happened long ago', async (t) => {
   const silent = { ...instance('ins_1', 101, 60), silentS: 6 }
   const [, second, later] = await views(
