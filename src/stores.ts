@@ -534,6 +534,8 @@ export interface AuditLog {
     by: 'reason' | 'key_id' | 'ip',
     span: Pick<AuditFilter, 'since' | 'until' | 'limit'>,
   ): Promise<RefusalCounts>
+  /** The clock that entries are dated by, Unix milliseconds. */
+  now(): Promise<number>
 }
 
 /** The only conversion of a stored key to what crosses the wire. */

@@ -19,7 +19,7 @@ interface Piece {
 /** Postgres may take 0.9 s, and counted 360,000 refusals, 12,000 a second, in 0.3 s. */
 const pieceS = 30
 const piecesMax = 120
-/** An entry is committed at most this long after its moment, by clocks that differ a little. */
+/** An entry is committed at most this long after its moment. */
 const settledAfterMs = 10_000
 /** Of the time, at most a fifth is spent on reading. */
 const restFactor = 4
@@ -27,39 +27,47 @@ const sliceMs = 300
 /** More than there are reasons. */
 const reasonsMax = 100
 
-/** Returns the function that reads them. It rejects if Postgres cannot count the newest. */
-export function createRefusalHour(audit: Pick<AuditLog, 'countRefusals'>, now: () => number = Date.now) {
+/**
+ * Returns the function that reads them. It rejects if Postgres cannot count the newest. `monoMs`: a
+ * clock for durations, milliseconds.
+ */
+export function createRefusalHour(
+  audit: Pick<AuditLog, 'countRefusals' | 'now'>,
+  monoMs: () => number = () => performance.now(),
+) {
   /** By the number of the piece, counted from 1970. */
   const pieces = new Map<number, Piece>()
-  let restUntilMs = 0
+  let restUntilMs = -Infinity
 
-  async function read(piece: number) {
-    const isSettled = now() >= (piece + 1) * pieceS * 1000 + settledAfterMs
+  async function read(piece: number, nowMs: number) {
+    const isSettled = nowMs >= (piece + 1) * pieceS * 1000 + settledAfterMs
     const span = { since: piece * pieceS, until: (piece + 1) * pieceS, limit: reasonsMax }
     const counts = await audit.countRefusals('reason', span)
     pieces.set(piece, { refused: new Map(counts.map(({ value, refusals }) => [value, refusals])), isSettled })
   }
 
   /** Newest first. What takes long is continued the next time, and what fails is tried again. */
-  async function refresh(startMs: number, newest: number) {
+  async function refresh(startMs: number) {
+    // Not this machine's clock, which may be another.
+    const nowMs = await audit.now()
+    const newest = Math.floor(nowMs / 1000 / pieceS)
     for (const piece of pieces.keys()) if (piece <= newest - piecesMax) pieces.delete(piece)
-    await read(newest)
+    await read(newest, nowMs)
     for (let piece = newest - 1; piece > newest - piecesMax; piece--) {
       if (pieces.get(piece)?.isSettled) continue
-      if (now() - startMs > sliceMs) break
+      if (monoMs() - startMs > sliceMs) break
       try {
-        await read(piece)
+        await read(piece, nowMs)
       } catch {
         break
       }
     }
-    restUntilMs = now() + restFactor * (now() - startMs)
+    restUntilMs = monoMs() + restFactor * (monoMs() - startMs)
   }
 
   return async (): Promise<RefusalHour> => {
-    const nowMs = now()
-    const newest = Math.floor(nowMs / 1000 / pieceS)
-    if (nowMs >= restUntilMs) await refresh(nowMs, newest)
+    const startMs = monoMs()
+    if (startMs >= restUntilMs) await refresh(startMs)
     const reasons: RefusalHour['reasons'] = {}
     let piece = Math.max(...pieces.keys())
     for (; pieces.has(piece); piece--) {

@@ -89,6 +89,12 @@ export function createAuditLog(pools: { audit: Pool; operator: Pool }): AuditLog
           group by 1 order by 2 desc, 1 limit ${limit}`
         return rows.map(({ value, refusals }) => ({ value, refusals }))
       }),
+
+    now: () =>
+      pools.operator.run(async (sql) => {
+        const [row] = await sql`select extract(epoch from clock_timestamp())::float8 * 1000 as now_ms`
+        return row!.now_ms
+      }),
   }
 }
 

@@ -20,7 +20,9 @@ function hour({ tookMs = 0 } = {}) {
       { value: 'wrong_token', refusals: 5 },
     ]
   }
-  const read = createRefusalHour({ countRefusals }, () => clock.ms)
+  // Only for durations: the clock of the instance has nothing to do with that of Postgres.
+  const monoMs = () => clock.ms - startS * 1000
+  const read = createRefusalHour({ countRefusals, now: async () => clock.ms }, monoMs)
   return {
     clock,
     read,
