@@ -69,12 +69,15 @@ export function createAuditLog(pools: { audit: Pool; operator: Pool }): AuditLog
     list: (filter, lane) =>
       read(
         (sql) => sql`
-          select ${entry(sql)} from (${asked(sql, filter)}) as asked
-          cross join lateral (
-            select * from audit_log
-            where event = for_event ${conditions(sql, filter)}
-            order by occurred_at desc, id desc
-            limit ${filter.limit}
+          select ${entry(sql)} from (
+            select found.* from (${asked(sql, filter)}) as asked
+            cross join lateral (
+              select * from audit_log
+              where event = for_event ${conditions(sql, filter)}
+              order by occurred_at desc, id desc
+              limit ${filter.limit}
+            ) as found
+            ${revokedWithAll(sql, filter)}
           ) as found
           order by found.occurred_at desc, id desc
           limit ${filter.limitsEach ? null : filter.limit}`,
@@ -149,6 +152,23 @@ function asked(sql: Query, filter: AuditFilter) {
     union all
     select 'key.rotated', id from api_keys
     where successor_id = ${keyId} and ${eventsOf(filter).includes('key.rotated')}`
+}
+
+/**
+ * Nor has a key an entry of its own if it was revoked with all keys of its user. That entry is of the
+ * moment of the revocation: both have the time of one transaction.
+ */
+function revokedWithAll(sql: Query, { keyId, ...filter }: AuditFilter) {
+  if (keyId === undefined || !eventsOf(filter).includes('user.keys_revoked')) return sql``
+  return sql`
+    union all
+    select found.* from api_keys as k
+    cross join lateral (
+      select * from audit_log
+      where event = 'user.keys_revoked' and user_id = k.user_id and occurred_at = k.revoked_at
+        ${conditions(sql, filter)}
+    ) as found
+    where k.id = ${safeId(keyId)}`
 }
 
 function conditions(sql: Query, filter: Omit<AuditFilter, 'limit'>) {

@@ -238,6 +238,18 @@ t.test('the keys of a user are revoked on every instance when the answer comes',
   t.strictSame([revoked.status, revoked.body], [200, { revoked: 2 }], 'those not revoked before')
   for (const { token } of tokens) t.equal(await verify(other, token), 401)
   t.equal(await verify(other, strangers.token), 200)
+  const entries = async (query: string) => (await admin('GET', `audit?${query}`)).body
+  const events = async (query: string) =>
+    (await entries(query)).data.map(({ event }: { event: string }) => event)
+  for (const { id } of tokens) {
+    const { data, next_cursor } = await entries(`key_id=${id}&limit=2`)
+    const ofAll = { event: 'user.keys_revoked', request_id: revoked.headers.get('x-request-id') }
+    t.match(data, [{ event: 'auth.refused' }, ofAll])
+    t.strictSame(await events(`key_id=${id}&starting_after=${next_cursor}`), ['key.created'])
+    t.strictSame(await events(`key_id=${id}&event=user.keys_revoked`), ['user.keys_revoked'])
+    t.strictSame(await events(`key_id=${id}&event=key.created`), ['key.created'])
+  }
+  t.strictSame(await events(`key_id=${before.id}`), ['key.revoked', 'key.created'], 'not again')
   t.strictSame((await admin('POST', `users/${user.id}/revoke-keys`)).body, { revoked: 0 })
   t.equal((await admin('GET', `users/${user.id}`)).body.deleted_at, null)
   t.equal(
