@@ -104,13 +104,14 @@ function counters(both) {
 const keyTable = (keys, { find }) =>
   table(
     'Keys',
-    ['Key', 'Begins with', 'Limit', 'Last used', 'Created', 'Revoked'],
+    ['Key', 'Begins with', 'Limit', 'Last used', 'Created', 'Expires', 'Revoked'],
     keys.map((key) => [
       button(visible(key.name), () => find(key.id), 'link'),
       code(key.key_prefix),
       count(key.rate_limit_rpm),
       moment(key.last_used_at),
       moment(key.created_at),
+      moment(key.expires_at),
       moment(key.revoked_at),
     ]),
   )

@@ -65,7 +65,7 @@ export function createSearch() {
 
   byId('search').addEventListener('submit', (event) => {
     event.preventDefault()
-    find(query.value.trim())
+    find(query.value)
   })
   panel.addEventListener('keydown', ({ key, target }) => {
     if (key !== 'Escape' || target.closest('dialog')) return
