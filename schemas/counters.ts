@@ -30,7 +30,10 @@ const counted = {
     examples: [1012],
   }),
   limit: integerOrNull('Allowed requests per minute.', 1000),
-  limited: integerOrNull('Requests beyond the limit.', 12),
+  limited: integerOrNull(
+    'Requests beyond the limit of now. Once the limit has changed, not the number that was refused.',
+    12,
+  ),
 }
 
 export const Counters = Type.Object(
@@ -81,7 +84,7 @@ export const Counters = Type.Object(
 export type Counters = Static<typeof Counters>
 
 const MinuteOfKey = Type.Object(
-  { minute: Counters.properties.minute, ...counted },
+  { minute: Counters.properties.minute, ...counted, lost: Counters.properties.lost },
   { additionalProperties: false },
 )
 

@@ -53,6 +53,7 @@ export const Lookup = Type.Union(
       key: Type.Optional(AdminKey),
       user: Type.Optional(User),
       entries: Type.Array(AuditEntry),
+      has_more: Type.Boolean({ description: 'Whether the audit log has more entries of it.' }),
     }),
   ],
   { $id: 'Lookup' },

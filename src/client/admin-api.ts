@@ -425,10 +425,15 @@ export interface components {
                      */
                     limit: number | null;
                     /**
-                     * @description Requests beyond the limit.
+                     * @description Requests beyond the limit of now. Once the limit has changed, not the number that was refused.
                      * @example 12
                      */
                     limited: number | null;
+                    /**
+                     * @description Whether this instance has noticed that requests of the minute are missing: Redis has lost counts, or was down. Counts are then lower bounds.
+                     * @example false
+                     */
+                    lost: boolean;
                 };
                 last: {
                     /**
@@ -447,10 +452,15 @@ export interface components {
                      */
                     limit: number | null;
                     /**
-                     * @description Requests beyond the limit.
+                     * @description Requests beyond the limit of now. Once the limit has changed, not the number that was refused.
                      * @example 12
                      */
                     limited: number | null;
+                    /**
+                     * @description Whether this instance has noticed that requests of the minute are missing: Redis has lost counts, or was down. Counts are then lower bounds.
+                     * @example false
+                     */
+                    lost: boolean;
                 };
             };
             refusals: components["schemas"]["AuditEntry"][];
@@ -476,6 +486,8 @@ export interface components {
             key?: components["schemas"]["AdminKey"];
             user?: components["schemas"]["User"];
             entries: components["schemas"]["AuditEntry"][];
+            /** @description Whether the audit log has more entries of it. */
+            has_more: boolean;
         };
         Lookup: components["schemas"]["FoundKey"] | components["schemas"]["FoundKeys"] | components["schemas"]["FoundUser"] | components["schemas"]["FoundRequest"];
         Counters: {
@@ -547,7 +559,7 @@ export interface components {
                  */
                 limit: number | null;
                 /**
-                 * @description Requests beyond the limit.
+                 * @description Requests beyond the limit of now. Once the limit has changed, not the number that was refused.
                  * @example 12
                  */
                 limited: number | null;
@@ -1470,13 +1482,15 @@ export interface operations {
                      *           "minute": 1795323180,
                      *           "used": 1012,
                      *           "limit": 1000,
-                     *           "limited": 12
+                     *           "limited": 12,
+                     *           "lost": false
                      *         },
                      *         "last": {
                      *           "minute": 1795323180,
                      *           "used": 1012,
                      *           "limit": 1000,
-                     *           "limited": 12
+                     *           "limited": 12,
+                     *           "lost": false
                      *         }
                      *       },
                      *       "refusals": [

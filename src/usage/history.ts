@@ -1,7 +1,7 @@
 /** A key's usage history: what is stored, and the minutes that are not stored yet from the counter. */
 import { usageStepS } from '../../schemas/bounds.ts'
 import type { Usage, UsageQuery } from '../../schemas/usage.ts'
-import { type RangeFault, usageRange } from '../rules/usage-range.ts'
+import { type RangeFault, stepStartS, usageRange } from '../rules/usage-range.ts'
 import { minuteOf } from '../rules/window.ts'
 import type { Counter, StoredKey, UsageStore } from '../stores.ts'
 
@@ -16,7 +16,7 @@ export interface UsageHistory {
 
 export interface UsageHistoryOptions {
   usage: Pick<UsageStore, 'read'>
-  counter: Pick<Counter, 'now' | 'countsOf'>
+  counter: Pick<Counter, 'now' | 'countsOf' | 'mayLackCounts'>
 }
 
 export const createUsageHistory = ({ usage, counter }: UsageHistoryOptions): UsageHistory => ({
@@ -41,6 +41,10 @@ export const createUsageHistory = ({ usage, counter }: UsageHistoryOptions): Usa
       { nowS, live, isLocal: mode === 'local' },
       lane,
     )
+    const lacking = minutes
+      .filter((minute) => counter.mayLackCounts(minute))
+      .map((minute) => stepStartS(step, minute * 60))
+      .filter((start) => start >= sinceS && start < untilS)
     return {
       ok: true,
       usage: {
@@ -51,7 +55,9 @@ export const createUsageHistory = ({ usage, counter }: UsageHistoryOptions): Usa
         until: untilS,
         data,
         // Before the key there was nothing to lose.
-        incomplete: incomplete.filter((start) => start + usageStepS[step] > createdAt),
+        incomplete: [...new Set([...incomplete, ...lacking])]
+          .sort((a, b) => a - b)
+          .filter((start) => start + usageStepS[step] > createdAt),
       },
     }
   },

@@ -115,8 +115,8 @@ t.test('a lookup shows what a key has used in this minute and the last', async (
   })
   t.strictSame(counters, {
     source: 'redis',
-    current: { minute: minute * 60, used: 3, limit: 2, limited: 1 },
-    last: { minute: minute * 60 - 60, used: 1, limit: 2, limited: 0 },
+    current: { minute: minute * 60, used: 3, limit: 2, limited: 1, lost: false },
+    last: { minute: minute * 60 - 60, used: 1, limit: 2, limited: 0, lost: false },
   })
 })
 
@@ -139,7 +139,8 @@ async function startAlone(t: Test, redisUrl: string) {
     },
   )
   const ops = await startOps(t, alone)
-  const ask = (method: string, path: string) => ops.ask(method, `/admin/${path}`, { token: ada })
+  const ask = (method: string, path: string, json?: unknown) =>
+    ops.ask(method, `/admin/${path}`, { token: ada, ...(json !== undefined && { json }) })
   return { alone, proxy, ask }
 }
 
@@ -151,12 +152,14 @@ t.test('what Redis has lost within a minute is shown as far as this instance kno
   t.teardown(() => client.disconnect())
   const { keys } = await makeKeys(alone, 5, 6)
   const [again, once] = keys as [(typeof keys)[0], (typeof keys)[0]]
-  const { statuses, body } = await inOneMinute(async () => {
+  const { statuses, body, found, usage, minute } = await inOneMinute(async (minute) => {
     const statuses = []
     for (const { token } of [again, again, once]) statuses.push(await verify(alone, token))
     await client.flushall()
     statuses.push(await verify(alone, again.token))
-    return { statuses, body: await fresh('counters', ask) }
+    const found = (await ask('POST', 'lookup', { query: again.id })).body
+    const usage = (await ask('GET', `keys/${again.id}/usage`)).body
+    return { statuses, body: await fresh('counters', ask), found, usage, minute }
   })
   t.strictSame(statuses, [200, 200, 200, 200])
   const counts = [
@@ -164,6 +167,8 @@ t.test('what Redis has lost within a minute is shown as far as this instance kno
     { id: once.id, used: 1 },
   ]
   t.match(body, { source: 'redis', lost: true, scanned: 1, keys: counts })
+  t.match(found, { counters: { current: { lost: true } } })
+  t.ok(usage.incomplete.includes(minute * 60))
 })
 
 t.test('without Postgres there are ids and counts, without Redis what this instance knows', async (t) => {

@@ -144,13 +144,32 @@ t.test('a request is found with what it did or why it was refused, its key and o
   })
   t.match((await lookUp(refused)).body, { ...known, entries: [{ event: 'auth.refused', reason: 'revoked' }] })
   const unknown = (await lookUp(nobodys)).body
-  t.strictSame(Object.keys(unknown), ['type', 'entries'])
+  t.strictSame(Object.keys(unknown), ['type', 'entries', 'has_more'])
   t.match(unknown.entries, [{ reason: 'unknown_key', key_id: null }])
   t.match((await lookUp(renamed)).body, {
     type: 'request',
     user: { id: userId },
     entries: [{ event: 'user.updated' }],
   })
+})
+
+t.test('a request about several keys names none, and says when there are more entries', async (t) => {
+  const { id: userId } = await makeUser(instance)
+  const made = await Promise.all(Array.from({ length: 11 }, () => makeKey(instance, { userId })))
+  const revoke = async (count: number) => {
+    const text = made
+      .splice(0, count)
+      .map(({ token }) => token)
+      .join(' ')
+    const { headers } = await admin('POST', 'keys/scan', { text, revoke: true })
+    return (await lookUp(headers.get('x-request-id')!)).body
+  }
+  const ten = await revoke(10)
+  t.strictSame(Object.keys(ten), ['type', 'user', 'entries', 'has_more'])
+  t.match(ten, { user: { id: userId }, entries: { length: 10 }, has_more: false })
+  t.match(await revoke(1), { key: { user_id: userId }, has_more: false })
+  made.push(...(await Promise.all(Array.from({ length: 11 }, () => makeKey(instance, { userId })))))
+  t.match(await revoke(11), { entries: { length: 10 }, has_more: true })
 })
 
 t.test('a request of an application is found by the id that it was given there', async (t) => {

@@ -26,6 +26,7 @@ t.test('this minute and the last are counted live, if there were requests', asyn
         t.strictSame(asked, [minute - 1, minute])
         return { counts: [...counts], mode: 'shared' }
       },
+      mayLackCounts: () => false,
     }
     let given: unknown
     const read: UsageHistoryOptions['usage']['read'] = async (_id, _range, { live }) => {
@@ -45,7 +46,11 @@ t.test('the store learns whether the live counts are those of this instance alon
     return { data: [], incomplete: [] }
   }
   for (const mode of ['shared', 'local', 'memory'] as const) {
-    const counter = { now: async () => minute * 60_000, countsOf: async () => ({ counts: [0, 0], mode }) }
+    const counter = {
+      now: async () => minute * 60_000,
+      countsOf: async () => ({ counts: [0, 0], mode }),
+      mayLackCounts: () => false,
+    }
     await createUsageHistory({ usage: { read }, counter }).read(
       { id: 'apk_1', rateLimitRpm: 5, createdAt: 0 },
       {},
@@ -58,7 +63,11 @@ t.test('steps that were over before the key was created are not incomplete', asy
   const starts = [-2, -1, 0].map((ago) => (minute + ago) * 60)
   const history = createUsageHistory({
     usage: { read: async () => ({ data: [], incomplete: starts }) },
-    counter: { now: async () => minute * 60_000, countsOf: async () => ({ counts: [0, 0], mode: 'shared' }) },
+    counter: {
+      now: async () => minute * 60_000,
+      countsOf: async () => ({ counts: [0, 0], mode: 'shared' }),
+      mayLackCounts: () => false,
+    },
   })
   for (const [createdAt, expected] of [
     [0, starts],
@@ -80,7 +89,11 @@ t.test('a user who asks for much waits in a lane of their own', async (t) => {
         return { data: [], incomplete: [] }
       },
     },
-    counter: { now: async () => minute * 60_000, countsOf: async () => ({ counts: [0, 0], mode: 'shared' }) },
+    counter: {
+      now: async () => minute * 60_000,
+      countsOf: async () => ({ counts: [0, 0], mode: 'shared' }),
+      mayLackCounts: () => false,
+    },
   })
   const app = Fastify(serverOptions(() => 'req_1'))
   app.decorateRequest('caller', null)
@@ -93,4 +106,25 @@ t.test('a user who asks for much waits in a lane of their own', async (t) => {
   })
   t.equal((await app.inject('/v1/keys/apk_1/usage')).statusCode, 200)
   t.strictSame(lanes, ['usr_1'])
+})
+
+t.test('a minute that is not stored yet is incomplete if its counts may have been lost', async (t) => {
+  const dayS = Math.floor((minute * 60) / 86_400) * 86_400
+  const lost = (minute - 1) * 60
+  for (const [query, incomplete] of [
+    [{ step: 'minute' }, [lost - 120, lost]],
+    [{ step: 'minute', until: String(lost) }, [lost - 120]],
+    [{ step: 'day' }, [lost - 120, dayS]],
+  ] as const) {
+    const history = createUsageHistory({
+      usage: { read: async () => ({ data: [], incomplete: [lost - 120] }) },
+      counter: {
+        now: async () => minute * 60_000,
+        countsOf: async () => ({ counts: [0, 0], mode: 'shared' }),
+        mayLackCounts: (asked) => asked === minute - 1,
+      },
+    })
+    const found = await history.read({ id: 'apk_1', rateLimitRpm: 5, createdAt: 0 }, query)
+    t.match(found, { usage: { incomplete: [...incomplete].sort((a, b) => a - b) } })
+  }
 })

@@ -26,17 +26,18 @@ export const countersBody = (view: BoardView, sort: RankBy, limit: number): Coun
 
 /** What one key has used in this minute and the last. */
 export async function countersOfKey(
-  counter: Pick<Counter, 'now' | 'countsOf'>,
+  counter: Pick<Counter, 'now' | 'countsOf' | 'mayLackCounts'>,
   key: StoredKey,
 ): Promise<KeyCounters> {
   const minute = minuteOf(await counter.now())
-  const { counts, mode } = await counter.countsOf([key.id], [minute, minute - 1])
-  const [current, last] = counts.map((used) => countBody(used, key.rateLimitRpm))
-  return {
-    source: sourceOf(mode),
-    current: { minute: minuteBody(minute).minute, ...current! },
-    last: { minute: minuteBody(minute - 1).minute, ...last! },
-  }
+  const minutes = [minute, minute - 1]
+  const { counts, mode } = await counter.countsOf([key.id], minutes)
+  const [current, last] = minutes.map((minute, i) => ({
+    minute: minuteBody(minute).minute,
+    ...countBody(counts[i]!, key.rateLimitRpm),
+    lost: counter.mayLackCounts(minute),
+  }))
+  return { source: sourceOf(mode), current: current!, last: last! }
 }
 
 const sourceOf = (mode: CountingMode) => (mode === 'shared' ? ('redis' as const) : mode)

@@ -25,7 +25,7 @@ export interface FindOptions {
   users: UserStore
   audit: AuditLog
   /** null: the counters are in another process. */
-  counter: Pick<Counter, 'now' | 'countsOf'> | null
+  counter: Pick<Counter, 'now' | 'countsOf' | 'mayLackCounts'> | null
   hasher: KeyHasher
   tokenFormat: TokenFormat
 }
@@ -34,6 +34,9 @@ export interface FindOptions {
 const entriesMax = 10
 /** Keys shown if several begin alike. */
 const keysMax = 10
+
+/** Null if there is none, or another one too. */
+const onlyOne = (ids: (string | null)[]) => (new Set(ids).size === 1 ? ids[0]! : null)
 
 /** What may be pasted along with a key. */
 const headerStart = /^(?:authorization:\s*)?(?:bearer\s+)?/i
@@ -119,14 +122,15 @@ export function createLookup(options: FindOptions): LookUp {
   /** Applications may give their requests any id. */
   async function aboutRequest(requestId: string, caller: LookupCaller): Promise<Lookup | null> {
     if (!isRequestId(requestId) || mayShowKey(requestId)) return null
-    const entries = await audit.list({ requestId, limit: entriesMax }, caller.lane)
-    const [entry] = entries
-    if (entry === undefined) return null
-    const { key_id, user_id } = entry
-    const key = key_id === null ? null : await keys.get(key_id, null, caller.lane)
-    if (key !== null) return { type: 'request', ...(await withOwner(key, caller)), entries }
-    const user = user_id === null ? null : await users.get(user_id, caller.lane)
-    return { type: 'request', ...(user !== null && { user }), entries }
+    const found = await audit.list({ requestId, limit: entriesMax + 1 }, caller.lane)
+    if (found.length === 0) return null
+    const listed = { entries: found.slice(0, entriesMax), has_more: found.length > entriesMax }
+    const keyId = onlyOne(found.map(({ key_id }) => key_id))
+    const key = keyId === null ? null : await keys.get(keyId, null, caller.lane)
+    if (key !== null) return { type: 'request', ...(await withOwner(key, caller)), ...listed }
+    const userId = onlyOne(found.map(({ user_id }) => user_id))
+    const user = userId === null ? null : await users.get(userId, caller.lane)
+    return { type: 'request', ...(user !== null && { user }), ...listed }
   }
 
   async function withOwner(key: StoredKey, { lane, toBody }: LookupCaller) {

@@ -26,7 +26,7 @@ function keyRow(onPick) {
       row.className = limited > 0 ? 'over' : limit !== null && used >= 0.8 * limit ? 'near' : ''
       numbers.textContent = limit === null ? count(used) : `${count(used)} / ${count(limit)}`
       share.textContent = limit === null ? '' : percent(used, limit)
-      share.title = limited > 0 ? `${count(limited)} requests were refused with 429` : ''
+      share.title = limited > 0 ? `${count(limited)} requests over the limit` : ''
     }
     return row
   }

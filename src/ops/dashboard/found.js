@@ -34,6 +34,7 @@ export function showFound(panel, found, page) {
         ['Key', key && button(visible(key.name), () => page.find(key.id), 'link')],
         ['Owner', user && button(visible(user.name), () => page.find(user.id), 'link')],
       ]),
+      found.has_more && el('h3', { textContent: `The newest ${found.entries.length} entries` }),
       entries(found.entries, page),
     ],
     refusals: () => [entries(found.entries, page)],
@@ -92,8 +93,10 @@ const userFacts = (user) => [
 function counters(both) {
   if (both === undefined) return null
   const { current, last, source } = both
-  const text = ({ used, limit, limited }) =>
-    `${count(used)} of ${count(limit)} (${percent(used, limit)})${limited > 0 ? `, ${count(limited)} refused` : ''}`
+  const text = ({ used, limit, limited, lost }) => {
+    const over = limited > 0 ? `, ${count(limited)} over the limit` : ''
+    return `${lost ? 'at least ' : ''}${count(used)} of ${count(limit)} (${percent(used, limit)})${over}`
+  }
   return facts([
     ['This minute', text(current)],
     ['Last full minute', text(last)],

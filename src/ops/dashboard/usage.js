@@ -41,7 +41,7 @@ export function createUsageChart(container, keyId) {
       const range = () => [untilS - rangeS, untilS + stepS]
       const draw = createChart(chartBox, { series, label, time: moment, range, totals: true })
       draw(filled(usage.data, stepS, untilS - rangeS, untilS))
-      const lost = usage.incomplete.filter((start) => start + stepS <= untilS).length
+      const lost = usage.incomplete.length
       note.textContent = lost > 0 ? `In ${lost} of these steps, not every request was stored.` : ''
     } catch (error) {
       if (isChosen()) note.textContent = error.message
