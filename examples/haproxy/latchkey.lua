@@ -28,10 +28,13 @@ end
 
 local function ask(txn)
   local from = txn.http:req_get_headers()
+  -- `OPTIONS *` and CONNECT have no path.
+  local path = txn.sf:pathq()
+  if path == '' then path = txn.sf:url() end
   local to = {
     ['x-forwarded-for'] = { txn.sf:src() },
     ['x-forwarded-method'] = { txn.sf:method() },
-    ['x-forwarded-uri'] = { txn.sf:pathq() },
+    ['x-forwarded-uri'] = { path },
     ['user-agent'] = from['user-agent'] and { from['user-agent'][0] },
   }
   if from['authorization'] then

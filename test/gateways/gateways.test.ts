@@ -1,7 +1,7 @@
 // The gateways of examples/ in front of a service: three instances decide who gets in, whatever becomes of them.
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, request } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { Value } from '@sinclair/typebox/value'
 import t from 'tap'
@@ -37,7 +37,8 @@ const service = createServer(async (request: IncomingMessage, response) => {
 }).listen(0, '127.0.0.1')
 service.on('upgrade', ({ headers }: IncomingMessage, socket) => {
   served++
-  socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n')
+  socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n')
+  socket.write(`Upgrade: ${headers.upgrade}\r\n`)
   // The answer to the key of RFC 6455, 1.3.
   socket.write('Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n')
   socket.write(`X-Headers: ${JSON.stringify(headers)}\r\n\r\n`)
@@ -132,6 +133,40 @@ for (const { name, port } of gateways) {
     socket.write('both ways')
     t.equal(String((await once(socket, 'data'))[0]), 'both ways')
   })
+
+  t.test(`${name}: nothing but a WebSocket becomes a tunnel, whatever the service would take`, async (t) => {
+    for (const upgrades of [['h2c'], ['websocket', 'h2c'], ['h2c', 'websocket'], ['websocket, h2c']]) {
+      const client = connect(port, '127.0.0.1')
+      t.teardown(() => client.destroy())
+      const headers = [
+        bearer(caller.token),
+        ...upgrades.map((to) => `Upgrade: ${to}`),
+        'HTTP2-Settings: AAMAAABk',
+      ]
+      const connection = 'Connection: Upgrade, HTTP2-Settings'
+      client.write(`GET /h2c HTTP/1.1\r\nHost: x\r\n${connection}\r\n${headers.join('\r\n')}\r\n\r\n`)
+      const head = String((await once(client, 'data'))[0]).split('\r\n\r\n')[0]!
+      const isTunnel = head.startsWith('HTTP/1.1 101 ')
+      const to = /^upgrade: (.*)$/im.exec(head)?.[1]
+      t.ok(!isTunnel || to === 'websocket', `${upgrades.join(' and ')}: ${head}`)
+      if (upgrades[0] === 'h2c' && upgrades.length === 1) t.match(head, /^HTTP\/1.1 200 /, 'a plain request')
+    }
+  })
+
+  t.test(`${name}: the service gets a Host, also from a client of HTTP/1.0`, async (t) => {
+    const client = connect(port, '127.0.0.1')
+    t.teardown(() => client.destroy())
+    client.write(`GET /old HTTP/1.0\r\n${bearer(caller.token)}\r\n\r\n`)
+    t.match(String((await once(client, 'data'))[0]), /^HTTP\/1.[01] 200 /)
+  })
+
+  if (name === 'haproxy')
+    t.test('haproxy: the audit entry of a request without a path has its target', async (t) => {
+      const { body } = await sendRaw(port, 'OPTIONS', '*', [])
+      t.match(await seeding.service.stores.audit.find(body.error.request_id), [
+        { method: 'OPTIONS', path: '*', details: { via: '/v1/verify' } },
+      ])
+    })
 
   t.test(`${name}: a refusal is Latchkey's own response, and is audited as what was asked for`, async (t) => {
     const before = served
