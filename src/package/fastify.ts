@@ -18,6 +18,10 @@ export type { Caller } from '../../plugins/verdict.ts'
 export type { LatchkeyOptions } from './options.ts'
 
 declare module 'fastify' {
+  interface FastifyInstance {
+    /** Of the scope that registers the plugin. */
+    latchkey: Pick<Checks, 'metrics'>
+  }
   interface FastifyRequest {
     /** Who sent the request; null only where no route is guarded. */
     caller: Caller | null
@@ -31,7 +35,8 @@ export interface PluginOptions extends LatchkeyOptions {
 
 const latchkey: FastifyPluginAsync<PluginOptions> = async (app, options) => {
   const config = configOf(options, ['prefix', 'logLevel', 'logSerializers', 'unknownRoutes'])
-  const { check, record, answer, start, format } = await openWith(app, config, options.patience)
+  const { metrics, check, record, answer, start, format } = await openWith(app, config, options.patience)
+  app.decorate('latchkey', { metrics })
   app.decorateRequest('caller', null)
   keepAddresses(app.server)
 

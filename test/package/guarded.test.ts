@@ -73,6 +73,7 @@ t.test('the plugin guards every route and unknown ones, and leaves errors to the
   // The count starts again if the minute turns.
   t.ok(leftThen === left! - 1 || leftThen === 999, 'an unknown route counts')
 
+  t.match(await app.latchkey.metrics(), /^latchkey_requests_total\{status="401"\} 0$/m)
   for (const url of ['/hello?x=1', '/nowhere?x=1']) {
     const refused = await app.inject({
       url,
@@ -96,6 +97,7 @@ t.test('the plugin guards every route and unknown ones, and leaves errors to the
       { reason: 'unknown_key', method: 'GET', path: url.slice(0, -4), ip: '127.0.0.1', user_agent: 'ua' },
     ])
   }
+  t.match(await app.latchkey.metrics(), /^latchkey_requests_total\{status="401"\} 2$/m)
 })
 
 t.test('under a prefix, unknown routes are guarded too, and everything else is open', async (t) => {
