@@ -31,7 +31,7 @@ const counted = {
   }),
   limit: integerOrNull('Allowed requests per minute.', 1000),
   limited: integerOrNull(
-    'Requests beyond the limit of now. Once the limit has changed, not the number that was refused.',
+    'Requests beyond the present limit. After a change of the limit, not how many were refused.',
     12,
   ),
 }

@@ -425,7 +425,7 @@ export interface components {
                      */
                     limit: number | null;
                     /**
-                     * @description Requests beyond the limit of now. Once the limit has changed, not the number that was refused.
+                     * @description Requests beyond the present limit. After a change of the limit, not how many were refused.
                      * @example 12
                      */
                     limited: number | null;
@@ -452,7 +452,7 @@ export interface components {
                      */
                     limit: number | null;
                     /**
-                     * @description Requests beyond the limit of now. Once the limit has changed, not the number that was refused.
+                     * @description Requests beyond the present limit. After a change of the limit, not how many were refused.
                      * @example 12
                      */
                     limited: number | null;
@@ -559,7 +559,7 @@ export interface components {
                  */
                 limit: number | null;
                 /**
-                 * @description Requests beyond the limit of now. Once the limit has changed, not the number that was refused.
+                 * @description Requests beyond the present limit. After a change of the limit, not how many were refused.
                  * @example 12
                  */
                 limited: number | null;

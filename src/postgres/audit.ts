@@ -155,8 +155,8 @@ function asked(sql: Query, filter: AuditFilter) {
 }
 
 /**
- * Nor has a key an entry of its own if it was revoked with all keys of its user. That entry is of the
- * moment of the revocation: both have the time of one transaction.
+ * A key that was revoked with all keys of its user has no entry of its own either. The entry of them
+ * all is of the same moment as the revocation: both have the time of one transaction.
  */
 function revokedWithAll(sql: Query, { keyId, ...filter }: AuditFilter) {
   if (keyId === undefined || !eventsOf(filter).includes('user.keys_revoked')) return sql``
