@@ -41,6 +41,20 @@ writeFileSync('seen', '')
   t.notMatch(stderr, /reported|not ok \d+ - outer/)
 })
 
+t.test('a file that hangs once and hides the result of another fails no run', async (t) => {
+  const once = `import { existsSync, writeFileSync } from 'node:fs'
+import t from 'tap'
+t.setTimeout(1000)
+const isSecond = existsSync('seen')
+writeFileSync('seen', '')
+t.test('x', async () => isSecond || new Promise(() => setInterval(() => {}, 1000)))
+`
+  const { code, stderr } = await run(t, { 'a.test.js': once, 'b.test.js': passes, 'c.test.js': passes })
+  t.equal(code, 0)
+  t.match(stderr, '1 of 3 files have not reported:\n  test/c.test.js\n')
+  t.match(stderr, /Running these again, one at a time:\n +test\/a\.test\.js\n +test\/c\.test\.js\n/)
+})
+
 t.test('a run in which the result of a file is lost fails and names the file', async (t) => {
   const { code, stderr } = await run(t, { 'a.test.js': hangs, 'b.test.js': passes, 'c.test.js': passes })
   t.equal(code, 1)
