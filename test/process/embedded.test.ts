@@ -134,6 +134,7 @@ t.test('a second signal ends the service at once, and its Postgres by itself', a
 
 t.test('a Postgres that has ended by itself is in the log', async (t) => {
   const service = await serveLatchkey(t, env)
+  await until('it needs Postgres for nothing more', () => service.stdout.includes('Dashboard:'))
   process.kill((await postmasterOf(env.DATA_DIR))!, 'SIGKILL')
   const said = () => service.log.filter(({ msg }) => String(msg).startsWith('the embedded Postgres'))
   await until('it says so', () => said().length > 0)
