@@ -1,7 +1,7 @@
 /** latchkey serve: one instance, from its first line to its last. */
 import { lookup } from 'node:dns/promises'
 import type { AddressInfo } from 'node:net'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import closeWithGrace from 'close-with-grace'
 import type { FastifyInstance } from 'fastify'
 import { responseDue } from '../../plugins/http-framing.ts'
@@ -107,6 +107,8 @@ export async function serve(config: Config): Promise<undefined> {
   } catch (error) {
     // Ctrl-C ends initdb too, which may be known before the signal.
     await sleep(signalDelayMs)
+    // On a busy machine the time may be up before the event loop has looked for signals.
+    await nextTurn()
     // Stopped during the start: the signal handler decides how the process ends.
     if (stop.signal.aborted) return undefined
     await close()
