@@ -47,7 +47,19 @@ export const filesOf = ({ folders = [], files = [], part: [part, parts] = [1, 1]
     .sort()
     .filter((_, i) => i % parts === part - 1)
 
+/** Something that a test has left open would keep the process until the time limit of all its files. */
+const leftOpenMs = 60_000
+
+function endIfLeftOpen() {
+  const end = () => {
+    console.error(`Left open by a test: ${process.getActiveResourcesInfo().join(', ')}`)
+    process.exit(1)
+  }
+  setTimeout(end, leftOpenMs).unref()
+}
+
 export function runTogether(caller: string): void {
+  t.teardown(endIfLeftOpen)
   for (const [i, file] of filesOf(groups[basename(caller, '.test.ts')]!).entries())
     t.test(`test/${file}`, async (t) => {
       process.env.TOGETHER_ID = String(i)
