@@ -3,7 +3,18 @@ import { type AuditReason, auditReasons } from '../../schemas/bounds.ts'
 import type { Config } from '../config.ts'
 import { tokenFormat } from '../rules/token.ts'
 import type { AuditEntry, AuditEvent, AuditFilter, RefusalCounts } from '../stores.ts'
-import { command, group, moment, operator, print, type Readers, table, withReaders } from './command.ts'
+import {
+  command,
+  group,
+  moment,
+  noKey,
+  noUser,
+  operator,
+  print,
+  type Readers,
+  table,
+  withReaders,
+} from './command.ts'
 import { followAudit } from './follow.ts'
 import { aboutUser, event, follow, key, limit, reason, rows, since, until } from './options.ts'
 
@@ -37,10 +48,8 @@ function checkSpan({ since, until }: Pick<AuditFilter, 'since' | 'until'>): void
 
 /** No entries would look as if nothing had happened to the key or user. */
 async function checkIds({ keys, users }: Readers, { key, user }: Filter): Promise<void> {
-  if (key !== undefined && (await keys.get(key, null, operator())) === null)
-    throw new Error(`there is no key ${key}`)
-  if (user !== undefined && (await users.get(user, operator())) === null)
-    throw new Error(`there is no user ${user}`)
+  if (key !== undefined && (await keys.get(key, null, operator())) === null) throw noKey(key)
+  if (user !== undefined && (await users.get(user, operator())) === null) throw noUser(user)
 }
 
 const head = ['occurred', 'request', 'event', 'reason', 'key', 'method', 'path', 'ip']

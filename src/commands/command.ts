@@ -157,6 +157,9 @@ export interface Readers {
 export const withReaders = <T>(config: Config, work: (readers: Readers) => Promise<T>): Promise<T> =>
   withStores(config, work, { onlyReads: true })
 
+export const noKey = (id: string) => new Error(`there is no key ${id}`)
+export const noUser = (id: string) => new Error(`there is no user ${id}`)
+
 /** The operator in the audit log. */
 export const operator = (): Operator => `cli:${osUser()}`
 

@@ -3,7 +3,19 @@ import type { KeyState } from '../../schemas/bounds.ts'
 import { tokenFormat } from '../rules/token.ts'
 import { adminKeyBody, type ExpiresInPast, type StoredKey } from '../stores.ts'
 import { allPages } from './all-pages.ts'
-import { actor, command, group, moment, operator, print, table, withReaders, withStores } from './command.ts'
+import {
+  actor,
+  command,
+  group,
+  moment,
+  noKey,
+  noUser,
+  operator,
+  print,
+  table,
+  withReaders,
+  withStores,
+} from './command.ts'
 import {
   checkLabel,
   checkRateLimit,
@@ -18,7 +30,6 @@ import {
 } from './options.ts'
 import { scan } from './scan.ts'
 
-const absent = (id: string) => new Error(`there is no key ${id}`)
 const notActive = (id: string) => new Error(`key ${id} is revoked or expired`)
 const expiresInPast = ({ nowS }: ExpiresInPast) =>
   new Error(`--expires-at must be in the future; it is now ${Math.floor(nowS)}`)
@@ -90,7 +101,7 @@ const list = command<{ user?: string; prefix?: string; status?: KeyState }>('lis
     if (prefix !== undefined && format.isPartialPrefix(prefix))
       throw new Error(`--prefix needs all ${format.displayPrefixLength} characters of a prefix, as shown`)
     const found = await withReaders(config, async ({ keys, users }) => {
-      if (userId !== null && (await users.get(userId)) === null) throw new Error(`there is no user ${userId}`)
+      if (userId !== null && (await users.get(userId)) === null) throw noUser(userId)
       return allPages((page) => keys.list(userId, { ...page, status, displayPrefix: prefix }, operator()))
     })
     return { json: found.map(adminKeyBody), lines: table(head, found.map(row)) }
@@ -102,7 +113,7 @@ const get = command('get <apk_…>', {
   example: 'keys get apk_0mwper0pk00000mdrnk1c8vb2d',
   async run({ config, args: [id = ''] }) {
     const key = await withReaders(config, ({ keys }) => keys.get(id, null, operator()))
-    if (key === null) throw absent(id)
+    if (key === null) throw noKey(id)
     return show(key)
   },
 })
@@ -124,7 +135,7 @@ const update = command<Settings & { name?: string }>('update <apk_…>', {
     const changed = await withStores(config, ({ keys }) => keys.change(id, null, change, actor()))
     if (changed.ok) return show(changed.key)
     if (changed.reason === 'expires_in_past') throw expiresInPast(changed)
-    throw changed.reason === 'absent' ? absent(id) : notActive(id)
+    throw changed.reason === 'absent' ? noKey(id) : notActive(id)
   },
 })
 
@@ -153,7 +164,7 @@ const rotate = command<{ expiresIn?: number; json?: true }>('rotate <apk_…>', 
     if (rotated.reason === 'limit_reached')
       throw new Error('too many rotated keys of this user still work: rotate without --expires-in')
     if (rotated.reason === 'owner_deleted') throw new Error(`the owner of key ${id} is deleted`)
-    throw rotated.reason === 'not_active' ? notActive(id) : absent(id)
+    throw rotated.reason === 'not_active' ? notActive(id) : noKey(id)
   },
 })
 
@@ -162,7 +173,7 @@ const revoke = command('revoke <apk_…>', {
   example: 'keys revoke apk_0mwper0pk00000mdrnk1c8vb2d',
   async run({ config, args: [id = ''] }) {
     const revoked = await withStores(config, ({ keys }) => keys.revoke(id, null, actor()))
-    if (!revoked.ok) throw absent(id)
+    if (!revoked.ok) throw noKey(id)
     const { key } = revoked
     return { json: adminKeyBody(key), lines: [`${key.id}  ${key.name}  revoked ${moment(key.revokedAt)}`] }
   },

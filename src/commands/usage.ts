@@ -1,7 +1,7 @@
 /** latchkey usage: how often a key was used, over time. */
 import { type UsageStep, usageStepS } from '../../schemas/bounds.ts'
 import type { UsagePoint } from '../../schemas/usage.ts'
-import { command, moment, operator, table, withStores } from './command.ts'
+import { command, moment, noKey, operator, table, withStores } from './command.ts'
 import { since, step, until } from './options.ts'
 
 const sparklineWidthMax = 60
@@ -26,7 +26,7 @@ export const usage = command<{ since?: number; until?: number; step?: UsageStep 
     }
     const { found, mode } = await withStores(config, async ({ keys, usageHistory, counter }) => {
       const key = await keys.get(id, null, operator())
-      if (key === null) throw new Error(`there is no key ${id}`)
+      if (key === null) throw noKey(id)
       return { found: await usageHistory.read(key, query, operator()), mode: counter.mode() }
     })
     if (!found.ok)

@@ -3,10 +3,9 @@ import { newId } from '../rules/id.ts'
 import { tokenFormat } from '../rules/token.ts'
 import type { User } from '../stores.ts'
 import { allPages } from './all-pages.ts'
-import { actor, command, group, moment, operator, table, withReaders, withStores } from './command.ts'
+import { actor, command, group, moment, noUser, operator, table, withReaders, withStores } from './command.ts'
 import { checkLabel, externalId, name, noExternalId } from './options.ts'
 
-const absent = (id: string) => new Error(`there is no user ${id}`)
 const externalIdTaken = () => new Error('another user has this external id')
 
 const head = ['id', 'created', 'deleted', 'external id', 'name']
@@ -63,7 +62,7 @@ const get = command('get <usr_…>', {
   example: 'users get usr_0mwpeo45t00000l0hjaqcx0kw6',
   async run({ config, args: [id = ''] }) {
     const user = await withReaders(config, ({ users }) => users.get(id, operator()))
-    if (user === null) throw absent(id)
+    if (user === null) throw noUser(id)
     return { json: user, lines: table(head, [row(user)]) }
   },
 })
@@ -82,7 +81,7 @@ const update = command<{ name?: string; externalId?: string | false }>('update <
       ...(externalId !== undefined && { externalId: externalId === false ? null : externalId }),
     }
     const changed = await withStores(config, ({ users }) => users.change(id, change, actor()))
-    if (!changed.ok) throw changed.reason === 'absent' ? absent(id) : externalIdTaken()
+    if (!changed.ok) throw changed.reason === 'absent' ? noUser(id) : externalIdTaken()
     return { json: changed.user, lines: table(head, [row(changed.user)]) }
   },
 })
@@ -92,7 +91,7 @@ const revokeKeys = command('revoke-keys <usr_…>', {
   example: 'users revoke-keys usr_0mwpeo45t00000l0hjaqcx0kw6',
   async run({ config, args: [id = ''] }) {
     const revoked = await withStores(config, ({ users }) => users.revokeKeys(id, actor()))
-    if (revoked === null) throw absent(id)
+    if (revoked === null) throw noUser(id)
     return { json: { revoked }, lines: [`${id}  ${revoked} ${revoked === 1 ? 'key' : 'keys'} revoked`] }
   },
 })
@@ -102,7 +101,7 @@ const remove = command('delete <usr_…>', {
   example: 'users delete usr_0mwpeo45t00000l0hjaqcx0kw6',
   async run({ config, args: [id = ''] }) {
     const user = await withStores(config, ({ users }) => users.remove(id, actor()))
-    if (user === null) throw absent(id)
+    if (user === null) throw noUser(id)
     return describe(user)
   },
 })
