@@ -1,6 +1,6 @@
 /** Finds out whether Redis can count for the service, and leaves nothing behind. */
 import { once } from 'node:events'
-import { connect } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connect as tlsConnect } from 'node:tls'
 import { clockFinding, type Finding, withoutAddress } from '../rules/finding.ts'
@@ -101,24 +101,21 @@ async function refusalOf(
   tls: boolean,
 ): Promise<string | null> {
   const socket = tls ? tlsConnect({ host, port, rejectUnauthorized: false }) : connect({ host, port })
-  try {
-    const [said] = await once(socket, 'data', { signal: AbortSignal.timeout(answerTimeoutMs) })
-    return /^-(.*?)(?:\. |\r\n)/.exec(String(said))?.[1] ?? null
-  } catch {
-    return null
-  } finally {
-    socket.destroy()
-  }
+  const [said] = (await first(socket, 'data')) ?? []
+  return /^-(.*?)(?:\. |\r\n)/.exec(String(said))?.[1] ?? null
 }
 
 /** One that does hangs up on a client that does not, and says nothing. */
 async function speaksTls({ host, port }: RedisServers['nodes'][number]): Promise<boolean> {
-  const socket = tlsConnect({ host, port, rejectUnauthorized: false })
+  return (await first(tlsConnect({ host, port, rejectUnauthorized: false }), 'secureConnect')) !== null
+}
+
+/** What comes with the first such event; null if there is none in time. Ends the connection. */
+async function first(socket: Socket, event: string): Promise<unknown[] | null> {
   try {
-    await once(socket, 'secureConnect', { signal: AbortSignal.timeout(answerTimeoutMs) })
-    return true
+    return await once(socket, event, { signal: AbortSignal.timeout(answerTimeoutMs) })
   } catch {
-    return false
+    return null
   } finally {
     socket.destroy()
   }
