@@ -1,7 +1,7 @@
 /** Finds out whether a Postgres can do what the service needs, and changes nothing. */
 import { clockFinding, type Finding, withoutAddress } from '../rules/finding.ts'
 import { Unavailable } from '../stores.ts'
-import { adviceOn } from './faults.ts'
+import { adviceOn, grantsSection } from './faults.ts'
 import { keysBySecret } from './hash-secrets.ts'
 import { compareSchema, MigrationChanged } from './migrate.ts'
 import { createPool, type Query } from './pool.ts'
@@ -19,7 +19,6 @@ export interface ExamineOptions {
 const timeoutMs = 5000
 const oldestVersion = 12
 const seePostgres = 'See "Postgres" in docs/operations.md.'
-const bySection = '"A role without DDL" in docs/operations.md'
 
 /** What the service does with each table. A test compares this with the documented grants. */
 const tables: Record<string, string[]> = {
@@ -178,7 +177,7 @@ async function privileges(sql: Query): Promise<Finding> {
     about,
     state: 'wrong',
     found: `missing: ${missing.join(', ')}`,
-    advice: `Grant them: ${bySection}.`,
+    advice: `Grant them: ${grantsSection}.`,
   }
 }
 

@@ -5,6 +5,8 @@ export const readOnlyFault = '25006'
 
 /** SQLSTATE insufficient_privilege. */
 export const permissionFault = '42501'
+/** Where the grants are. */
+export const grantsSection = '"A role without DDL" in docs/operations.md'
 
 /**
  * SQLSTATE classes that blame our statement: cardinality, data, constraint, syntax. Any other
@@ -49,7 +51,7 @@ export function describe(error: unknown): string {
 /** A phrase that may follow a semicolon; null if nothing is known. */
 export function adviceOn(error: unknown): string | null {
   const { code, message } = error as { code?: unknown; message?: string }
-  if (code === permissionFault) return 'check the grants: "A role without DDL" in docs/operations.md'
+  if (code === permissionFault) return `check the grants: ${grantsSection}`
   return /unsupported startup parameter/.test(String(message))
     ? 'see "PgBouncer" in docs/operations.md'
     : null

@@ -11,6 +11,7 @@ import { fileURLToPath } from 'node:url'
 import type { Sql } from 'postgres'
 import { postgresAt } from './connect.ts'
 import { timedOut } from './dial.ts'
+import { permissionFault } from './faults.ts'
 import { ensurePartitions } from './partitions.ts'
 import type { Query } from './pool.ts'
 import type { SslSettings } from './ssl.ts'
@@ -170,7 +171,7 @@ async function apply(sql: Sql, missing: MigrationFile[]): Promise<'applied' | 'o
     const { code, message } = error as { code?: string; message: string }
     if (code === '40001') return 'outdated'
     if (code === '55P03') return 'locked'
-    if (code !== '42501') throw error
+    if (code !== permissionFault) throw error
     throw new Error(
       `${missing.length} migrations are missing, and the role of DATABASE_URL may not apply them (${message}): run "latchkey migrate" as the owner`,
       { cause: error },
