@@ -156,7 +156,7 @@ function asked(sql: Query, filter: AuditFilter) {
 
 /**
  * A key that was revoked with all keys of its user has no entry of its own either. The entry of them
- * all is of the same moment as the revocation: both have the time of one transaction.
+ * all has the time of the revocation.
  */
 function revokedWithAll(sql: Query, { keyId, ...filter }: AuditFilter) {
   if (keyId === undefined || !eventsOf(filter).includes('user.keys_revoked')) return sql``

@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { createPool, type Pool } from '../../src/postgres/pool.ts'
 import { newId } from '../../src/rules/id.ts'
-import { Unavailable } from '../../src/stores.ts'
+import { type Actor, Unavailable } from '../../src/stores.ts'
 import { until } from '../process/until.ts'
 import { startTcpProxy } from '../services/index.ts'
 import { actor, newKeyOf, nowS, openStores, storesOn } from './open-stores.ts'
@@ -99,6 +99,34 @@ t.test('a key, also an expired one, is revoked by its owner or by the operator',
   t.match(await keys.revoke(id, null, actor()), { ok: true, key: { id, revokedAt: Number } })
   t.match(await keys.revoke(expired.id, user.id, actor()), { ok: true, key: { revokedAt: Number } })
   for (const absent of absentIds()) t.strictSame(await keys.revoke(absent, null, actor()), absence)
+})
+
+t.test('a change that waited for another one is listed after it', async (t) => {
+  const { id: userId } = await makeUser()
+  const { id } = await makeKey(userId)
+  const waits = async (event: string, change: (by: Actor) => Promise<unknown>) => {
+    const by = actor()
+    let earlierMs = Infinity
+    await whileUncommitted(
+      (tx) => tx`select from users u join api_keys k on k.user_id = u.id where k.id = ${id} for update`,
+      () => change(by),
+      async (tx) => {
+        const [now] = await tx`select floor(1000 * extract(epoch from clock_timestamp()))::float8 as ms`
+        earlierMs = now!.ms
+      },
+    )
+    const [entry] = await audit.find(by.requestId)
+    t.equal(entry!.event, event)
+    t.ok(Date.parse(entry!.occurred_at) >= earlierMs, event)
+  }
+  const { key: successor } = newKeyOf(userId)
+  await waits('key.created', (by) => keys.create(newKeyOf(userId).key, by))
+  await waits('key.updated', (by) => keys.change(id, userId, { name: 'new' }, by))
+  await waits('key.rotated', (by) => keys.rotate(id, userId, { successor, graceS: 60 }, by))
+  await waits('key.revoked', (by) => keys.revoke(id, userId, by))
+  await waits('user.updated', (by) => users.change(userId, { name: 'new' }, by))
+  await waits('user.keys_revoked', (by) => users.revokeKeys(userId, by))
+  await waits('user.deleted', (by) => users.remove(userId, by))
 })
 
 t.test('each change leaves one audit entry, and what changes nothing leaves none', async (t) => {
