@@ -4,7 +4,7 @@ import { basename, dirname, join, relative } from 'node:path'
 
 const testFolders = [
   ...['test/rules', 'test/guard', 'test/redis', 'test/plugins', 'test/process', 'test/memory'],
-  ...['test/ops', 'test/postgres', 'test/usage', 'test/http', 'test/wiring'],
+  ...['test/ops', 'test/postgres', 'test/usage', 'test/http', 'test/wiring', 'test/package', 'test/client'],
 ]
 /** What a test imports that has servers. */
 const servers = /^test\/(services\/index|instance)[.]ts$/
