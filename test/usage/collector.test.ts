@@ -392,6 +392,30 @@ t.test('reports that wait for Postgres are those of the last day', async (t) => 
   t.strictSame([reported[0], reported.at(-1)], [1561, 3000])
 })
 
+t.test('what is counted while reports wait for Postgres adds up', async (t) => {
+  let minute = 1000
+  let isDown = true
+  const reported = new Map<number, UsageReport>()
+  const report = async (one: number, what: UsageReport) => {
+    if (isDown) throw new Unavailable('down')
+    reported.set(one, what)
+  }
+  const taken = [2, 3]
+  const counter: Partial<Counter> = {
+    // A batch that was under way as the minute ended is counted late.
+    takeHits: (one) => (one === 1000 ? (taken.shift() ?? 0) : 0),
+    mayLackCounts: (one) => one === 1000 && taken.length === 1,
+  }
+  const collector = collectorOn(() => minute * 60_000 + 3000, { report }, counter)
+  await collector.tick()
+  minute++
+  await collector.tick()
+  await collector.tick()
+  isDown = false
+  await collector.tick()
+  t.strictSame(reported.get(1000), { requests: 5, unreported: 0, mayLackCounts: true })
+})
+
 t.test(
   'a minute that another instance has claimed is asked for again, also after the next one',
   async (t) => {

@@ -17,11 +17,11 @@ t.test('this minute and the last are counted live, if there were requests', asyn
         { start: minute * 60, requests: 3, limited: 0 },
       ],
     ],
-    [[7, 0], [{ start: (minute - 1) * 60, requests: 7, limited: 2 }]],
+    [[1, 0], [{ start: (minute - 1) * 60, requests: 1, limited: 0 }]],
     [[0, 0], []],
   ] as const) {
     const counter: UsageHistoryOptions['counter'] = {
-      now: async () => minute * 60_000 + 1,
+      now: async () => minute * 60_000 + 999,
       countsOf: async (_id, asked) => {
         t.strictSame(asked, [minute - 1, minute])
         return { counts: [...counts], mode: 'shared' }
@@ -29,13 +29,13 @@ t.test('this minute and the last are counted live, if there were requests', asyn
       mayLackCounts: () => false,
     }
     let given: unknown
-    const read: UsageHistoryOptions['usage']['read'] = async (_id, _range, { live }) => {
-      given = live
+    const read: UsageHistoryOptions['usage']['read'] = async (_id, _range, { live, nowS }) => {
+      given = { live, nowS }
       return { data: [], incomplete: [] }
     }
     const history = createUsageHistory({ usage: { read }, counter })
     await history.read({ id: 'apk_1', rateLimitRpm: 5, createdAt: 0 }, {})
-    t.strictSame(given, expected)
+    t.strictSame(given, { live: expected, nowS: minute * 60 })
   }
 })
 
@@ -114,6 +114,8 @@ t.test('a minute that is not stored yet is incomplete if its counts may have bee
   for (const [query, incomplete] of [
     [{ step: 'minute' }, [lost - 120, lost]],
     [{ step: 'minute', until: String(lost) }, [lost - 120]],
+    [{ step: 'minute', since: String(lost) }, [lost - 120, lost]],
+    [{ step: 'minute', since: String(lost + 60) }, [lost - 120]],
     [{ step: 'day' }, [lost - 120, dayS]],
   ] as const) {
     const history = createUsageHistory({
@@ -125,6 +127,7 @@ t.test('a minute that is not stored yet is incomplete if its counts may have bee
       },
     })
     const found = await history.read({ id: 'apk_1', rateLimitRpm: 5, createdAt: 0 }, query)
-    t.match(found, { usage: { incomplete: [...incomplete].sort((a, b) => a - b) } })
+    const expected = [...incomplete].sort((a, b) => a - b)
+    t.strictSame(found.ok && found.usage.incomplete, expected, JSON.stringify(query))
   }
 })
