@@ -113,7 +113,7 @@ const { userId, token } = await makeCaller(service)
 
 t.test('the package has its programs and their types, what they read, and nothing else', async (t) => {
   const needed =
-    /^(?:package\.json|README\.md|LICENSE|CHANGELOG\.md|sql\/.*\.(?:sql|lua)|src\/ops\/dashboard\/.*|(?:docs|examples)\/.*|dist\/(?:src|plugins|schemas)\/.*\.(?:js|d\.ts))$/
+    /^(?:package\.json|README\.md|LICENSE|(?:CHANGELOG|CONTRIBUTING|SECURITY)\.md|ops\/(?:grafana\/latchkey\.json|prometheus\/alerts\.yml)|sql\/.*\.(?:sql|lua)|src\/ops\/dashboard\/.*|(?:docs|examples)\/.*|dist\/(?:src|plugins|schemas)\/.*\.(?:js|d\.ts))$/
   t.strictSame(
     files.filter((file) => !needed.test(file)),
     [],
