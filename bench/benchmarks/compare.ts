@@ -15,11 +15,11 @@ const names: CandidateName[] = ['latchkey', 'bare', 'bare-tuned', ...peers]
 const legend = [
   '`latchkey`: the service as `npm start` starts it, with its defaults.',
   '`bare`: Fastify sending the same headers and bytes without looking at the request. The floor.',
-  '`bare-tuned`: `bare` in a process set up like Latchkey’s (src/process/fast-ticks.ts, v8-options.ts, `npm start`).',
+  '`bare-tuned`: `bare` in a process set up like Latchkey’s (src/process/fast-ticks.ts, v8-options.ts, `npm start`), with one write for each response (src/http/one-write.ts).',
   '`fastify-rate-limit`: Fastify with @fastify/rate-limit, counting in Redis. It does not authenticate.',
   '`flexible`: Fastify with rate-limiter-flexible, counting in Redis. It does not authenticate.',
   '`obvious`: one SELECT by the key’s HMAC and one script call for each request.',
-  '`caching`: `obvious` with an LRU cache of keys for 5 s. A revoked key works until its entry expires.',
+  '`caching`: `obvious` with an LRU cache of 200 000 keys for 5 s. A revoked key works until its entry expires.',
 ]
 
 type Compared = Pick<Outcome, 'notes'> & { results: Result[]; ratios: Ratio[] }

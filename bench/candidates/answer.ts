@@ -2,6 +2,7 @@
  * What the peers answer: the bytes and headers of Latchkey's GET /v1/verify, with constant values.
  * Before it measures, the driver compares each candidate's answer with Latchkey's.
  */
+import type { ServerOptions } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import Fastify, { type FastifyInstance, type FastifyReply } from 'fastify'
 import { Verified } from '../../schemas/verify.ts'
@@ -16,7 +17,8 @@ export const body: Verified = {
 }
 
 /** Uses Latchkey's keep-alive time, because every response carries it in a header. */
-export const createApp = () => Fastify({ logger: false, keepAliveTimeout: 75_000 })
+export const createApp = (http: ServerOptions = {}) =>
+  Fastify({ logger: false, keepAliveTimeout: 75_000, http })
 
 /** The route's schema: all candidates serialise with the same one. */
 export const route = { schema: { response: { 200: Verified } } }

@@ -5,7 +5,8 @@
 import { type Key, selectKey, serve } from './authenticated.ts'
 
 const cacheMs = 5000
-const entriesMax = 10_000
+/** As many as Latchkey keeps. */
+const entriesMax = 200_000
 
 /**
  * Least recently used first. The promise is stored, so concurrent misses of one key share a SELECT.
