@@ -3,7 +3,9 @@
  * does Fastify alone compare?
  */
 import { availableParallelism } from 'node:os'
-import type { Subject } from '../measure.ts'
+import { singleCalls } from '../load/single-calls.ts'
+import { connections, type Subject } from '../measure.ts'
+import { withoutHttp } from '../operations/without-http.ts'
 import { atMost, type Outcome } from '../outcome.ts'
 import { cpuRatio, perRound } from '../ratios.ts'
 import type { Rig } from '../rig.ts'
@@ -22,6 +24,7 @@ const names: CandidateName[] = ['latchkey', 'bare']
  * Relative to `bare`. Some of it is ours: two instances split the requests into smaller batches.
  */
 const increaseMax = 1.15
+const singleCall = 'latchkey, a call for each request'
 /** One core each for the load, the proxy, two instances, Redis and Postgres. */
 const coresWanted = 6
 
@@ -56,6 +59,10 @@ export async function processes(rig: Rig): Promise<Outcome | null> {
   await assertSameAnswer(await Promise.all(subjects.map(asked)))
   const results = await inRounds(rig, subjects)
   await rig.stopCandidates()
+  const calls = await singleCalls(rig.redis.url)
+  rig.stopWithCandidates(async () => calls.close())
+  const single = await inRounds(rig, [withoutHttp(singleCall, calls, connections)])
+  await rig.stopCandidates()
 
   const cores = availableParallelism()
   const about = `${keys} keys in turn, ${howMany}, through ${through}. CPU is the sum of the instances, without the proxy.`
@@ -69,6 +76,13 @@ export async function processes(rig: Rig): Promise<Outcome | null> {
         about,
         results,
         ratios: [cpuRatio(results, two!, one!), cpuRatio(results, bareTwo!, bareOne!)],
+      },
+      {
+        title: 'Redis with a call for each request',
+        about: `The smallest batch: the counting script with one of ${keys} keys in each call, in the form for a cluster. ${connections} calls under way, without HTTP.`,
+        results: single,
+        ratios: [],
+        figures: ['requestsPerS', 'p50Ms', 'p99Ms', 'redisCpuUs'],
       },
     ],
     targets: [
