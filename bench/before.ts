@@ -3,9 +3,8 @@
  * may differ, so its own program creates its database and its own API mints its keys.
  */
 import { execFile } from 'node:child_process'
-import { existsSync } from 'node:fs'
 import { appendFile, writeFile } from 'node:fs/promises'
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
 import { promisify } from 'node:util'
 import postgres from 'postgres'
 import { limit } from './candidates/answer.ts'
@@ -18,9 +17,7 @@ export interface Before {
   tokensFile: string
 }
 
-export async function startBefore(rig: Rig, folder: string, purpose: string, keys: number): Promise<Before> {
-  const cli = resolve(folder, 'dist/src/cli.js')
-  if (!existsSync(cli)) throw new Error(`--before: ${cli} is missing; run npm ci and npm run build there`)
+export async function startBefore(rig: Rig, cli: string, purpose: string, keys: number): Promise<Before> {
   rig.say(`latchkey-before: a database with ${keys} ${keys === 1 ? 'key' : 'keys'}`)
   const databaseUrl = await rig.postgres.createDatabase(`${purpose}_before`)
   // Give it its own Redis database: the two may use the same names differently.

@@ -27,7 +27,7 @@ export interface Rig {
   seconds: number
   /** Number of windows for each candidate. */
   rounds: number
-  /** The folder of another checkout of Latchkey to measure too. */
+  /** The program of another checkout of Latchkey to measure too. */
   before: string | null
   say(line: string): void
   /** Waits for the work that requests leave behind, which belongs to the window that caused it. */

@@ -37,8 +37,8 @@ export async function runAll(rig: Rig, { names, runs, out, stopping, print }: Ru
     outcomes.push(outcome)
   }
   for (const { name, tables, targets } of outcomes) {
-    for (const one of tables.flatMap(({ ratios }) => ratios))
-      print(`${name.padEnd(10)}  ${one.figure}, ${ratioLine(one)}`)
+    for (const { title, ratios } of tables)
+      for (const one of ratios) print(`${name.padEnd(10)}  ${title}: ${one.figure}, ${ratioLine(one)}`)
     for (const target of targets) print(`${name.padEnd(10)}  ${targetLine(target)}`)
   }
 }

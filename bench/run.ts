@@ -1,12 +1,6 @@
 /**
- * `npm run bench -- [name…] [--seconds N] [--rounds N] [--out FOLDER] [--before FOLDER]`: starts
- * everything it needs, measures, writes bench/results, and says which targets were met.
- *
- *   hot-key, many-keys, even-more-keys,
- *   growth, processes, in-process,
- *   steady, viewer, operations           the benchmarks; all of them if none is named
- *   profile                              where Latchkey's time goes
- *   scaling                              puts the figures of bench/results into docs/scaling.md
+ * `npm run bench`: starts everything it needs, measures, writes bench/results, and says which targets
+ * were met. options.ts has its command line.
  */
 import { once } from 'node:events'
 import { mkdir } from 'node:fs/promises'
@@ -18,7 +12,7 @@ import { operations } from './benchmarks/operations.ts'
 import { processes } from './benchmarks/processes.ts'
 import { steady } from './benchmarks/steady.ts'
 import { viewer } from './benchmarks/viewer.ts'
-import { readOptions } from './options.ts'
+import { readOptions, usage } from './options.ts'
 import { profile } from './profile.ts'
 import { openRig } from './rig.ts'
 import { type Run, runAll } from './run-all.ts'
@@ -43,6 +37,10 @@ const stopping = stopRequested((line) => process.stderr.write(`${line}\n`))
 const print = (text: string) => process.stdout.write(`${text}\n`)
 
 async function main(): Promise<void> {
+  if (process.argv.includes('--help')) {
+    print(usage)
+    return
+  }
   const options = readOptions(process.argv.slice(2), {
     benchmarks: Object.keys(benchmarks),
     tools: [...Object.keys(tools), 'scaling'],
