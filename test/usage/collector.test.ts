@@ -529,6 +529,64 @@ t.test('counting in memory continues after a clean stop, and a killed process le
   t.strictSame(await storedIn(minute + 1, [key.id]), { [key.id]: { requests: 1, limited: 0 } })
   t.equal(await incompleteIn(minute + 1), true)
   t.equal(await incompleteIn(minute), false)
+
+  await hits(third.counter, key.id, 7)
+  // It is killed here, and the next one starts when that minute is over.
+  nowMs += 60_000
+  const fourth = await start()
+  await fourth.collector.tick()
+  t.equal(await incompleteIn(minute + 2), true)
+})
+
+t.test('a stop as a minute turns reports and stores both', async (t) => {
+  let nowMs = 1000 * 60_000 + 3000
+  const reported = new Map<number, number>()
+  let finished: unknown[] = []
+  const counter = createMemoryCounter({ now: () => nowMs })
+  const collector = collectorOn(
+    () => nowMs,
+    {
+      report: async (minute, { requests }) => void (requests > 0 && reported.set(minute, requests)),
+      async finish(minute, { done }) {
+        finished.push([minute, done])
+        return true
+      },
+    },
+    counter,
+  )
+  await collector.tick()
+  t.strictSame(finished, [[999, true]])
+  finished = []
+  await hits(counter, 'apk_1', 2)
+  nowMs += 60_000 - 3000
+  await hits(counter, 'apk_1', 1)
+  await collector.close()
+  t.strictSame(
+    [...reported],
+    [
+      [1000, 2],
+      [1001, 1],
+    ],
+  )
+  t.strictSame(finished, [
+    [1000, false],
+    [1001, false],
+  ])
+})
+
+t.test('a stop stores no minute again that is stored for good', async (t) => {
+  const finished: unknown[] = []
+  const finish: UsageStore['finish'] = async (minute, { done }) => {
+    finished.push([minute, done])
+    return true
+  }
+  const collector = collectorOn(() => 1000 * 60_000 + 3000, { finish })
+  await collector.tick()
+  await collector.close()
+  t.strictSame(finished, [
+    [999, true],
+    [1000, false],
+  ])
 })
 
 t.test('a start does not wait until the last minute is stored, but a stop does', async (t) => {
