@@ -7,6 +7,7 @@
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { Sql } from 'postgres'
 import { postgresAt } from './connect.ts'
@@ -18,8 +19,18 @@ import type { SslSettings } from './ssl.ts'
 
 /** An arbitrary number that nothing else in this database locks. */
 const migrationLock = 7_231_906
-/** How long to wait for the lock before checking for a signal to stop. */
+/** How long to wait for the other instance before checking for a signal to stop. */
 const lockWaitMs = 1000
+/**
+ * How long to wait for a table, for example while a backup reads it. Everyone else who wants it waits
+ * behind the migration, so it gives up soon, and they get their turn before it tries again.
+ */
+const tableWaitMs = 400
+const tablePauseMs = 2000
+const byAnother = 'another instance is migrating'
+
+/** What a migration waits for. */
+export type MigrationWait = 'instance' | 'tables'
 
 export interface Migration {
   version: number
@@ -37,8 +48,8 @@ export interface MigrateOptions {
   timeoutMs?: number
   /** Stops waiting, also for another instance. A migration that has begun is not interrupted. */
   signal?: AbortSignal | undefined
-  /** Called once if another instance is migrating. */
-  onWait?: () => void
+  /** Called once for each: another instance is migrating, or somebody holds a table. */
+  onWait?: (whatFor: MigrationWait) => void
 }
 
 /**
@@ -63,12 +74,14 @@ export async function migrate(
   try {
     let missing = await inTime(missingOf(sql, files))
     const applied: Migration[] = []
-    for (let waiting = false; missing.length > 0; missing = await inTime(missingOf(sql, files))) {
+    const waited = new Set<MigrationWait>()
+    for (; missing.length > 0; missing = await inTime(missingOf(sql, files))) {
       const outcome = await apply(sql, missing)
       if (outcome === 'applied') applied.push(...missing.map(({ version, name }) => ({ version, name })))
-      if (outcome !== 'locked' || waiting) continue
-      waiting = true
-      onWait?.()
+      if (outcome === 'applied' || outcome === 'outdated') continue
+      if (!waited.has(outcome)) onWait?.(outcome)
+      waited.add(outcome)
+      if (outcome === 'tables') await within(pause(tablePauseMs), 2 * tablePauseMs, signal)
     }
     await inTime(ensurePartitions(sql))
     await sql.end({ timeout: 1 })
@@ -150,15 +163,19 @@ export async function compareSchema(sql: Query) {
   return { version, missing, unknown: version - files.at(-1)!.version }
 }
 
-/** outdated: another instance applied them first. locked: another instance is applying them. */
-async function apply(sql: Sql, missing: MigrationFile[]): Promise<'applied' | 'outdated' | 'locked'> {
+/** outdated: another instance applied them first. Otherwise what it has waited for in vain. */
+async function apply(sql: Sql, missing: MigrationFile[]): Promise<'applied' | 'outdated' | MigrationWait> {
   const before = missing[0]!.version - 1
   try {
     // One message to the server, and so one transaction.
     await sql.unsafe(`
       set local lock_timeout = ${lockWaitMs};
-      select pg_advisory_xact_lock(${migrationLock});
-      set local lock_timeout to default;
+      do $$ begin
+        perform pg_advisory_xact_lock(${migrationLock});
+      exception when lock_not_available then
+        raise '${byAnother}' using errcode = 'lock_not_available';
+      end $$;
+      set local lock_timeout = ${tableWaitMs};
       create table if not exists schema_version (version bigint primary key, name text, md5 text, run_at timestamptz);
       do $$ begin
         if (select coalesce(max(version), 0) from schema_version) <> ${before} then
@@ -170,7 +187,7 @@ async function apply(sql: Sql, missing: MigrationFile[]): Promise<'applied' | 'o
   } catch (error) {
     const { code, message } = error as { code?: string; message: string }
     if (code === '40001') return 'outdated'
-    if (code === '55P03') return 'locked'
+    if (code === '55P03') return message === byAnother ? 'instance' : 'tables'
     if (code !== permissionFault) throw error
     throw new Error(
       `${missing.length} migrations are missing, and the role of DATABASE_URL may not apply them (${message}): run "latchkey migrate" as the owner`,

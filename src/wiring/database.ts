@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../config.ts'
 import { NoConnection } from '../postgres/dial.ts'
 import { describe, isServersFault, permissionFault } from '../postgres/faults.ts'
-import { type Migration, migrate } from '../postgres/migrate.ts'
+import { type Migration, type MigrationWait, migrate } from '../postgres/migrate.ts'
 import { writableFirst } from '../postgres/writable-first.ts'
 import type { OpenOptions } from './options.ts'
 
@@ -19,6 +19,11 @@ export interface Database {
 /** To connect to the database and learn which migrations it has. */
 const databaseAnswerMs = 5000
 const databaseRetryMs = 500
+
+const waitingFor: Record<MigrationWait, string> = {
+  instance: 'Waiting for another instance, which is migrating the database',
+  tables: 'Waiting to migrate the database: a table is in use, perhaps by a backup',
+}
 
 export async function openDatabase(config: Config, options: OpenOptions): Promise<Database> {
   if (config.databaseUrl !== null) {
@@ -65,7 +70,7 @@ async function migrateWhenReady(
   let timeoutMs = Math.min(databaseAnswerMs, databaseWaitMs)
   for (let announced = false; ; announced = true) {
     try {
-      const onWait = () => onProgress?.('Waiting for another instance, which is migrating the database')
+      const onWait = (whatFor: MigrationWait) => onProgress?.(waitingFor[whatFor])
       const first = await writableFirst(url, { ssl, timeoutMs: timeoutMs / 2, signal })
       return { url: first, applied: await migrate(first, { ssl, timeoutMs, signal, onWait }) }
     } catch (error) {
