@@ -24,6 +24,8 @@ export interface Address {
   direct: boolean
 }
 
+const negotiations = ['postgres', 'direct']
+
 const ownParams = [
   'ssl',
   'sslmode',
@@ -45,6 +47,9 @@ const sessionAttrs = ['any', 'read-write', 'primary']
 export function readAddress(databaseUrl: string, env: SslSettings): Address {
   const url = new URL(databaseUrl)
   const params = new URLSearchParams(url.searchParams)
+  // libpq would take the last one, `get` takes the first.
+  const repeated = ownParams.find((name) => params.getAll(name).length > 1)
+  if (repeated !== undefined) throw new Error(`${repeated} is more than once in DATABASE_URL`)
   // postgres.js has its own name for sslmode.
   const alias = params.get('ssl')
   if (alias && !params.has('sslmode'))
@@ -52,10 +57,19 @@ export function readAddress(databaseUrl: string, env: SslSettings): Address {
   const attrs = params.get('target_session_attrs')
   if (attrs && !sessionAttrs.includes(attrs))
     throw new Error(`target_session_attrs in DATABASE_URL must be one of ${sessionAttrs.join(', ')}`)
+  const negotiation = params.get('sslnegotiation') || 'postgres'
+  if (!negotiations.includes(negotiation))
+    throw new Error(`sslnegotiation in DATABASE_URL must be one of ${negotiations.join(', ')}`)
+  const direct = negotiation === 'direct'
+  const ssl = readSsl(params, env)
+  if (direct && (ssl === null || ssl.optional))
+    throw new Error('sslnegotiation=direct in DATABASE_URL needs an sslmode of require or stricter')
   for (const name of ownParams) url.searchParams.delete(name)
 
   const names = (params.get('host') || decodeURIComponent(url.hostname)).split(',')
   const ports = (params.get('port') || url.port || '5432').split(',').map(Number)
+  if (ports.length !== 1 && ports.length !== names.length)
+    throw new Error(`DATABASE_URL has ${names.length} hosts and ${ports.length} ports`)
   return {
     url: url.href,
     hosts: names.map((name, i) => ({
@@ -63,7 +77,7 @@ export function readAddress(databaseUrl: string, env: SslSettings): Address {
       port: ports[i] ?? ports[0]!,
     })),
     database: decodeURIComponent(url.pathname.slice(1)),
-    ssl: readSsl(params, env),
-    direct: params.get('sslnegotiation') === 'direct',
+    ssl,
+    direct,
   }
 }

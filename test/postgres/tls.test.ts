@@ -170,10 +170,23 @@ t.test('a wrong setting is named, and its value is not shown', async (t) => {
     [{ sslmode: 'verify-ca' }, {}, /verify-ca needs sslrootcert$/],
     [{ sslmode: 'require', sslrootcert: 'system' }, {}, /must be verify-full with sslrootcert=system$/],
   ]
+  for (const direct of [{}, { sslmode: 'disable' }, { sslmode: 'prefer' }])
+    cases.push([{ ...direct, sslnegotiation: 'direct' }, {}, /direct .* needs an sslmode of require/])
+  cases.push(
+    [{ sslnegotiation: 'tls' }, {}, /^sslnegotiation in DATABASE_URL must be one of postgres, direct$/],
+    [{ host: 'a,b,c', port: '1,2' }, {}, /^DATABASE_URL has 3 hosts and 2 ports$/],
+  )
   for (const [params, ssl, message] of cases) {
     const url = urlOf('secret-host', params)
     t.throws(() => createPool({ url, ssl, purpose: 'tls', max: 1, timeoutMs: 100 }), { message })
   }
+})
+
+t.test('a parameter that is there twice is refused, not one of its values taken', async (t) => {
+  for (const name of ['sslmode', 'host', 'port', 'sslrootcert'])
+    t.throws(() => readAddress(`postgres://db/x?${name}=1&${name}=2`, {}), {
+      message: `${name} is more than once in DATABASE_URL`,
+    })
 })
 
 t.test('with sslnegotiation=direct the client asks for the protocol that Postgres insists on', async (t) => {
