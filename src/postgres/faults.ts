@@ -52,6 +52,9 @@ export function describe(error: unknown): string {
 export function adviceOn(error: unknown): string | null {
   const { code, message } = error as { code?: unknown; message?: string }
   if (code === permissionFault) return `check the grants: ${grantsSection}`
+  const unknown = /^unrecognized configuration parameter (".*")/.exec(String(message))?.[1]
+  if (unknown !== undefined)
+    return `Latchkey does not know the parameter ${unknown} of the URL, so it was sent as a session setting: remove it`
   return /unsupported startup parameter/.test(String(message))
     ? 'see "PgBouncer" in docs/operations.md'
     : null

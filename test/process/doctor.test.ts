@@ -138,6 +138,11 @@ t.test('Postgres', async (t) => {
     found: 'unsupported startup parameter: statement_timeout',
     advice: 'See "PgBouncer" in docs/operations.md.',
   })
+  const unknown = `${env.DATABASE_URL}?channel_binding=require`
+  t.match((await examine(readConfig({ ...env, DATABASE_URL: unknown })))[0], {
+    found: 'unrecognized configuration parameter "channel_binding"',
+    advice: /^Latchkey does not know the parameter "channel_binding" of the URL, .*: remove it[.]$/,
+  })
 
   await server.freeze()
   t.match(await faultsOf(t, env), [/^Postgres: (cannot be reached .CONNECT_TIMEOUT|no answer in 5000 ms)/])
