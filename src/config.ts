@@ -125,9 +125,8 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
     baseUrl: read<string | null>(
       'BASE_URL',
       null,
-      'an http:// or https:// URL without query and fragment',
-      (value) =>
-        isUrl(value, ['http:', 'https:']) && !/[?#]/.test(value) ? value.replace(/\/+$/, '') : undefined,
+      'an http:// or https:// URL without user, query and fragment',
+      parseBaseUrl,
     ),
     logLevel: read('LOG_LEVEL', 'info', `one of ${logLevels.join(', ')}`, (value) =>
       logLevels.includes(value) ? value : undefined,
@@ -236,13 +235,10 @@ function wholeNumber(text: string, min: number, max: number): number | undefined
   return /^[0-9]+$/.test(text) && value >= min && value <= max ? value : undefined
 }
 
-function isUrl(text: string, protocols: string[]): boolean {
-  try {
-    const url = new URL(text)
-    return protocols.includes(url.protocol) && url.hostname !== ''
-  } catch {
-    return false
-  }
+/** `new URL` alone would also take https:/example.com and repair it. A user would be in every error. */
+function parseBaseUrl(text: string): string | undefined {
+  if (!/^https?:\/\/[^/\\?#@]+(?:\/[^?#]*)?$/.test(text) || !URL.canParse(text)) return undefined
+  return new URL(text).href.replace(/\/+$/, '')
 }
 
 /**

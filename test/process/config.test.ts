@@ -200,6 +200,7 @@ const variables: Record<string, Variable> = {
     valid: [
       ['https://keys.example.com', 'https://keys.example.com'],
       ['https://example.com/api//', 'https://example.com/api'],
+      ['http://[::1]:3000/a b', 'http://[::1]:3000/a%20b'],
     ],
     invalid: [
       'keys.example.com',
@@ -209,6 +210,10 @@ const variables: Record<string, Variable> = {
       'https://x/?q=1',
       'https://x/#api',
       'https://x?',
+      'https:/example.com',
+      'https:example.com',
+      'https:\\\\example.com',
+      'https://user:password@example.com',
     ],
   },
   GITHUB_SCANNING_KEYS_FILE: {
