@@ -15,6 +15,9 @@ export function fileFault(cause: unknown, dir: string): Error {
         `DATA_DIR ${dir} is not writable for this user (${messageOf(cause)}): give it to the user Latchkey runs as, or point DATA_DIR elsewhere`,
         { cause },
       )
+    case 'ENOSPC':
+    case 'EDQUOT':
+      return new Error(`the disk of DATA_DIR ${dir} is full (${messageOf(cause)})`, { cause })
     case 'ENOTDIR':
     case 'EEXIST':
       return new Error(`DATA_DIR ${dir} is not a directory`, { cause })
@@ -32,14 +35,17 @@ export function logSince(path: string, offset: number): string {
   }
 }
 
-/** The last line that gives a reason, or else the last line. */
+/** The last line that gives a reason, or else the last line. Of a full disk, others are a consequence. */
 export function lastRelevantLine(output: string): string {
   // Before it has a log, Postgres explains itself over several lines.
   const early = /^(?:\S*\/)?postgres: (.+)/ms.exec(output)?.[1]
   if (early !== undefined) return early.trim().replaceAll('\n', ' ')
   const lines = output.trimEnd().split('\n')
   const reason =
-    lines.findLast((line) => /\b(FATAL|PANIC|initdb: error|pg_ctl): /.test(line)) ?? lines.at(-1) ?? ''
+    lines.find((line) => line.includes('No space left on device')) ??
+    lines.findLast((line) => /\b(FATAL|PANIC|initdb: error|pg_ctl): /.test(line)) ??
+    lines.at(-1) ??
+    ''
   // Without time, process id and severity.
   return reason.replace(/^.*?\b(?:FATAL|PANIC|LOG|ERROR|initdb: error|pg_ctl): +/, '').trim()
 }

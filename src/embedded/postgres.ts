@@ -52,7 +52,7 @@ export interface Options {
   role: Role
   /** Fail if there is no database yet, and leave no folder behind. */
   mustExist?: boolean
-  /** Lines for a person to read, during the first set-up only. */
+  /** Lines for a person to read: during the first set-up, and while something is waited for. */
   onProgress?: (line: string) => void
 }
 
@@ -160,7 +160,7 @@ async function start(dir: DataDir, onProgress: (line: string) => void): Promise<
   handOver(dir.cluster, launch)
   // The start removes postmaster.pid, which guards the Postgres of another owner.
   if (isTakenOver(dir.lock)) throw new Error(takenOver(dir))
-  const postmaster = await startPostmaster(dir, binaries, launch)
+  const postmaster = await startPostmaster(dir, binaries, launch, onProgress)
   if (isNew) {
     onProgress(`Postgres ready in ${((Date.now() - startMs) / 1000).toFixed(1)} s`)
     if (launch.warning) onProgress(launch.warning)

@@ -72,10 +72,17 @@ export async function answers({ ready, port }: Postmaster): Promise<boolean> {
 const transientFailure =
   /could not bind|Address already in use|pre-existing shared memory block|lock file ".*" already exists/i
 
-export async function startPostmaster(dir: DataDir, binaries: Binaries, launch: Launch): Promise<Postmaster> {
+/** `onProgress` is told once if a Postgres that this one does not know still holds the data. */
+export async function startPostmaster(
+  dir: DataDir,
+  binaries: Binaries,
+  launch: Launch,
+  onProgress: (line: string) => void,
+): Promise<Postmaster> {
   // A file that outlived its Postgres may name what is now another process, and Postgres would
   // refuse to start.
   rmSync(pidFile(dir.cluster), { force: true })
+  let waits = false
   for (const giveUpAtMs = Date.now() + startMsMax; ; await pause(50)) {
     const failure = start(dir, binaries, launch, await freePort())
     const started = failure === null ? findPostmaster(dir) : null
@@ -83,6 +90,11 @@ export async function startPostmaster(dir: DataDir, binaries: Binaries, launch: 
     const output = failure ?? 'it ended at once'
     if (!transientFailure.test(output) || Date.now() > giveUpAtMs)
       throw new Error(`Postgres did not start: ${lastRelevantLine(output)} (its log is ${dir.log})`)
+    if (!waits && output.includes('pre-existing shared memory block')) {
+      waits = true
+      // It notices within a minute that its directory has moved.
+      onProgress('Waiting for an earlier Postgres of this DATA_DIR to end')
+    }
   }
 }
 

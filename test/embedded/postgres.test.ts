@@ -17,6 +17,7 @@ import { hostname, tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import threads from 'node:worker_threads'
 import t from 'tap'
+import { fileFault, lastRelevantLine } from '../../src/embedded/faults.ts'
 import { isAlive } from '../../src/embedded/processes.ts'
 import { until } from '../process/until.ts'
 import {
@@ -443,8 +444,9 @@ t.test('the next start waits for a backend that outlives its killed Postgres', a
   const backend = await backendOf(pg.url, statement)
   process.kill(postmasterOf(dataDir), 'SIGKILL')
   await pg.exited
-  await open(t, dataDir)
+  const next = await open(t, dataDir)
   t.equal(isAlive(backend), false)
+  t.strictSame(next.progress, ['Waiting for an earlier Postgres of this DATA_DIR to end'])
   await busy
 })
 
@@ -475,6 +477,17 @@ t.test('a start that cannot work fails with one plain line', async (t) => {
     renameSync(`${file}.moved`, file)
     t.equal(existsSync(join(dataDir, 'postgres', 'postmaster.pid')), false, 'no Postgres is left running')
   }
+})
+
+t.test('a full disk is named, not what follows from it', async (t) => {
+  const full = Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' })
+  t.equal(fileFault(full, '/data').message, `the disk of DATA_DIR /data is full (${full.message})`)
+  const output = [
+    'running bootstrap script ... 2026-11-27 FATAL:  could not extend file "base/1/2691": No space left on device',
+    '2026-11-27 HINT:  Check free disk space.',
+    '2026-11-27 PANIC:  cannot abort transaction 1, it was already committed',
+  ].join('\n')
+  t.equal(lastRelevantLine(output), 'could not extend file "base/1/2691": No space left on device')
 })
 
 t.test('the log is cut at a start when it has grown beyond 1 MB', async (t) => {
