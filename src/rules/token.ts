@@ -18,7 +18,7 @@ export interface TokenFormat {
   mint(): string
   /** Whether a token has the format and a valid checksum. It may never have been minted. */
   isWellFormed(token: string): boolean
-  /** Whether a text contains a well-formed token. */
+  /** Whether a text contains a well-formed token, with its prefix or without. */
   isIn(text: string): boolean
   /**
    * The part that may be shown: 10 characters, or more if the prefix is long, so that at least 4
@@ -28,7 +28,7 @@ export interface TokenFormat {
   /**
    * Removes everything that looks like a token from a text that will be stored, such as a path.
    * Also finds tokens with percent-encoded characters, encoded once or, by proxies in front,
-   * several times (`%255f`).
+   * several times (`%255f`), and whole tokens without their prefix.
    */
   redact(text: string): string
   /** Whether a text could only be the beginning of the part that is shown: too little to find a key. */
@@ -39,6 +39,10 @@ const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 const randomLength = 32
 const checksumLength = 6
 const shownLength = 10
+const withoutPrefix = new RegExp(
+  `(?<![0-9A-Za-z])[0-9A-Za-z]{${randomLength + checksumLength}}(?![0-9A-Za-z])`,
+  'g',
+)
 
 export function tokenFormat(prefix: string): TokenFormat {
   const start = `${prefix}_`
@@ -53,6 +57,8 @@ export function tokenFormat(prefix: string): TokenFormat {
     /^[0-9A-Za-z]+$/.test(token.slice(start.length)) &&
     checksum(token.slice(0, -checksumLength)) === token.slice(-checksumLength)
 
+  const isRest = (text: string) => isWellFormed(start + text)
+
   return {
     prefix,
     tokenLength: length,
@@ -65,11 +71,14 @@ export function tokenFormat(prefix: string): TokenFormat {
     isIn(text) {
       for (let at = text.indexOf(start); at >= 0; at = text.indexOf(start, at + 1))
         if (isWellFormed(text.slice(at, at + length))) return true
-      return false
+      return (text.match(withoutPrefix) ?? []).some(isRest)
     },
     displayPrefixOf: (token) => token.slice(0, shown),
     isPartialPrefix: (text) => text.startsWith(start) && text.length < shown,
-    redact: (text) => text.replaceAll(anyPart, `${start}[redacted]`),
+    redact: (text) =>
+      text
+        .replaceAll(anyPart, `${start}[redacted]`)
+        .replaceAll(withoutPrefix, (rest) => (isRest(rest) ? '[redacted]' : rest)),
   }
 }
 

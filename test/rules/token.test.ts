@@ -61,10 +61,12 @@ t.test('a token is found anywhere in a text, also behind what only begins like o
     `${token} and more`,
     `lk_lk_${token}`,
     `${broken} ${token}`,
+    token.slice(3),
+    `without its prefix: ${token.slice(3)}.`,
   ])
     t.ok(lk.isIn(text), text)
-  for (const text of ['', 'lk_', broken, token.slice(0, -1), tokenFormat('xy').mint()])
-    t.notOk(lk.isIn(text), text)
+  const others = [broken, token.slice(0, -1), tokenFormat('xy').mint(), broken.slice(3), `x${token.slice(3)}`]
+  for (const text of ['', 'lk_', ...others]) t.notOk(lk.isIn(text), text)
 })
 
 t.test('swapping neighbours, adding or dropping a character breaks it too', async () => {
@@ -132,6 +134,12 @@ t.test('every token in a text is redacted, and every piece of one', async (t) =>
   for (let length = 10; length <= token.length; length++) {
     t.equal(lk.redact(`/${token.slice(0, length)}`), '/lk_[redacted]')
   }
+})
+
+t.test('a whole token without its prefix is redacted too', async (t) => {
+  const rest = token.slice(3)
+  t.equal(lk.redact(`/v1/keys/${rest}?a=${rest}`), '/v1/keys/[redacted]?a=[redacted]')
+  for (const text of [`/${rest}x`, `/x${rest}`, `/${rest.slice(1)}`]) t.equal(lk.redact(text), text)
 })
 
 t.test('a token with percent-encoded characters is redacted too', async (t) => {

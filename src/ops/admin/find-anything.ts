@@ -68,7 +68,7 @@ export function createLookup(options: FindOptions): LookUp {
       return aboutKey(await keys.getByHash(hashes, lane), caller)
     }
     // No id contains a key, and such a text must not be in a statement. The start is easily left out.
-    if (tokenFormat.isIn(query) || tokenFormat.isWellFormed(`${tokenFormat.prefix}_${query}`)) return null
+    if (tokenFormat.isIn(query)) return null
     if (query.length === prefixLength) {
       const found = await keys.list(null, { limit: keysMax, displayPrefix: query }, lane)
       if (found!.length > 1) return { type: 'keys', keys: found!.map(caller.toBody) }
