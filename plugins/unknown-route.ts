@@ -32,9 +32,11 @@ export default fp<UnknownRouteOptions>(
     app.addHook('onRequest', (request, _reply, done) => {
       if (!request.is404) return done()
       const path = decoded(request.url.split(/[?#]/, 1)[0]!)
-      const route = [...known.values()].find(({ matches }) => matches.test(path))
-      if (!route || route.methods.includes(request.method)) return done(noSuchRoute())
-      done(new ApiError('method_not_allowed', { headers: { allow: route.methods.join(', ') } }))
+      // /admin/keys/scan is also a /admin/keys/:id.
+      const routes = [...known.values()].filter(({ matches }) => matches.test(path))
+      const methods = new Set(routes.flatMap(({ methods }) => methods))
+      if (methods.size === 0 || methods.has(request.method)) return done(noSuchRoute())
+      done(new ApiError('method_not_allowed', { headers: { allow: [...methods].join(', ') } }))
     })
     app.setNotFoundHandler(() => {
       throw noSuchRoute()

@@ -46,6 +46,15 @@ t.test('a known path with another method is 405 and lists its methods', async (t
   t.equal(await ask('GET', '/keys'), 'answered')
 })
 
+t.test('a path of two patterns lists the methods of both', async (t) => {
+  const ask = withRoutes(t, (scope) => {
+    scope.delete('/keys/:id', async () => 'ok')
+    scope.post('/keys/scan', async () => 'ok')
+  })
+  t.strictSame(await ask('PUT', '/keys/scan'), otherMethod('DELETE POST'))
+  t.strictSame(await ask('PUT', '/keys/1'), otherMethod('DELETE'))
+})
+
 t.test('a method with several routes of one path is listed once', async (t) => {
   const ask = withRoutes(t, (scope) => {
     for (const host of ['a.example', 'b.example'])
