@@ -117,10 +117,15 @@ export class MigrationChanged extends Error {}
  */
 async function missingOf(sql: Query, files: MigrationFile[]): Promise<MigrationFile[]> {
   const [place] = await sql`
-    select current_schema() as schema, to_regclass(quote_ident(current_schema()) || '.schema_version') as known`
+    select current_schema() as schema, current_setting('server_encoding') as encoding,
+      to_regclass(quote_ident(current_schema()) || '.schema_version') as known`
   if (place!.schema === null)
     throw new Error('the Postgres of DATABASE_URL: the role can use none of the schemas in its search_path')
   if (place!.known === null) {
+    if (place!.encoding !== 'UTF8')
+      throw new Error(
+        `the Postgres of DATABASE_URL: the database has the encoding ${place!.encoding}; create it with encoding 'UTF8'`,
+      )
     await refuseSecond(sql, place!.schema)
     return files
   }

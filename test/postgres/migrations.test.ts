@@ -158,6 +158,15 @@ t.test('a migration that needs a table in use waits between tries, so nobody wai
   t.strictSame(waits, ['tables'], 'said once')
 })
 
+t.test('a database with another encoding is refused before anything is in it', async (t) => {
+  const { url, sql } = await empty(t)
+  await sql`create database ascii encoding 'SQL_ASCII' lc_collate 'C' lc_ctype 'C' template template0`
+  t.teardown(() => sql`drop database ascii with (force)`)
+  const ascii = Object.assign(new URL(url), { pathname: '/ascii' }).href
+  await t.rejects(migrate(ascii), { message: /the encoding SQL_ASCII; create it with encoding 'UTF8'$/ })
+  t.strictSame(await tablesOf(openDatabase(t, ascii)), [])
+})
+
 t.test('a migration that fails leaves nothing half-done', async (t) => {
   const { url, sql } = await empty(t)
   await sql`create table audit_log (in_the_way int)`
