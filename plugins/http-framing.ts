@@ -82,7 +82,8 @@ export default fp<HttpFramingOptions>(
      * request has a handler and answers: it gets the error when it reads the body.
      */
     function refuse(error: NodeJS.ErrnoException, socket: Connection) {
-      if (!socket.writable) return socket.destroy()
+      // One that was opened in advance and never used expects no answer.
+      if (!socket.writable || socket.bytesRead === 0) return socket.destroy()
       const code = parserCodes[error.code ?? ''] ?? 'bad_request'
       const brokenBody = socket[latest]?.req.complete === false ? socket[latest].req : null
       const finish = () => (brokenBody || !socket.writable ? socket.destroy() : answer(socket, code, error))

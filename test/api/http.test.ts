@@ -1,5 +1,7 @@
 // Requests at the edges of HTTP/1.1, as bytes that no client library would send. What the parser refuses is tested in
 // test/plugins/errors-of-the-parser.test.ts and test/security/hostile-bytes.test.ts.
+import { once } from 'node:events'
+import { connect } from 'node:net'
 import t from 'tap'
 import { serverOptions } from '../../src/http/server-options.ts'
 import { makeCaller, startInstance } from '../instance.ts'
@@ -53,6 +55,13 @@ t.test('a request whose head or body stops arriving is 408', async (t) => {
     expectError(t, answer, 'request_timeout')
     t.equal(answer.headers.get('connection'), 'close')
   }
+
+  const unused = connect(port, '127.0.0.1')
+  const [received] = await once(
+    unused.resume().on('data', () => t.fail('nobody asked')),
+    'close',
+  )
+  t.equal(received, false, 'a connection without a request is closed without an answer')
 })
 
 t.test('the service finds no fault of its own in any of that', async (t) => {

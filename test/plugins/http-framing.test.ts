@@ -154,6 +154,8 @@ for (const [connections, refused] of [
     const { app, reported } = otherApp(t)
     const all = []
     for (let i = 0; i < connections; i++) all.push(await open(t, app))
+    for (const { client } of all) client.write('GET')
+    await until('all have begun', () => all.every(({ connection }) => connection.bytesRead > 0))
     for (const { connection } of all) timeIsUp(app, connection)
     t.equal(reported.length, 0)
     for (const count of refused) {
