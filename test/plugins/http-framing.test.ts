@@ -152,7 +152,7 @@ for (const [connections, refused] of [
 ] as const)
   t.test(`of ${connections} connections whose time is up, 16 are closed in each turn`, async (t) => {
     const { app, reported } = otherApp(t)
-    const all = []
+    const all: Awaited<ReturnType<typeof open>>[] = []
     for (let i = 0; i < connections; i++) all.push(await open(t, app))
     for (const { client } of all) client.write('GET')
     await until('all have begun', () => all.every(({ connection }) => connection.bytesRead > 0))
