@@ -28,8 +28,8 @@ const tables: Record<string, string[]> = {
   audit_log: ['select', 'insert'],
   key_usage: ['select', 'insert', 'update'],
   usage_minutes: ['select', 'insert', 'update'],
-  key_usage_hours: ['select', 'insert'],
-  key_usage_days: ['select', 'insert'],
+  key_usage_hours: ['select', 'insert', 'delete'],
+  key_usage_days: ['select', 'insert', 'delete'],
   instances: ['select', 'insert', 'update', 'delete'],
 }
 const isolationAdvice =

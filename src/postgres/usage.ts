@@ -146,15 +146,24 @@ interface Asked {
 /** The start of the first step with finer rows that are not rolled up, in Unix seconds. */
 type Unrolled = { [step in UsageStep]?: number | null }
 
-/** Only a running instance rolls up, so these may be long ago. */
+/**
+ * Only a running instance rolls up, so these may be long ago. What a clock that was ahead has rolled up
+ * does not count (sql/postgres/023.do.usage-of-clocks-ahead.sql).
+ */
 async function unrolled(sql: Query): Promise<Unrolled> {
   const [row] = await sql`
     with minutes as (
       select min(starts_at) as first from key_usage
-      where starts_at >= (select coalesce(max(starts_at) + interval '1 hour', '-infinity') from key_usage_hours)
+      where starts_at >= (
+        select coalesce(max(starts_at) + interval '1 hour', '-infinity') from key_usage_hours
+        where starts_at <= now() - interval '1 hour'
+      )
     ), hours as (
       select min(starts_at) as first from key_usage_hours
-      where starts_at >= (select coalesce(max(starts_at) + interval '1 day', '-infinity') from key_usage_days)
+      where starts_at >= (
+        select coalesce(max(starts_at) + interval '24 hours', '-infinity') from key_usage_days
+        where starts_at <= now() - interval '24 hours'
+      )
     )
     select extract(epoch from date_trunc('hour', minutes.first, 'UTC'))::float8 as hour,
       extract(epoch from date_trunc('day', least(hours.first, minutes.first), 'UTC'))::float8 as day

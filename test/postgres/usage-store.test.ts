@@ -256,6 +256,9 @@ t.test(
     t.strictSame(await drop(2), [`key_usage_hours of ${nameOf(days[1]!)}`])
     t.strictSame(await drop(2), [])
     t.strictSame(await starts('key_usage_hours'), days.slice(2))
+    t.strictSame(await starts('usage_minutes'), days, 'incomplete ones stay')
+    await sql`update usage_minutes set stored = reported`
+    t.strictSame(await drop(2), [])
     t.strictSame(await starts('usage_minutes'), days.slice(2))
     t.strictSame(await starts('key_usage_days'), days)
     await t.rejects(sql`select drop_usage_partitions(0)`, { message: /at least a day/ })
@@ -292,6 +295,46 @@ t.test('an hour that is not over is not rolled up, however far ahead the countin
   const nowS = Date.now() / 1000
   await usage.store(Math.floor(nowS / 60), [{ keyId: key.id, count: 1 }])
   t.equal(await usage.rollUp(nowS + 100 * 3600), false)
+})
+
+t.test('what a clock that was ahead has rolled up is rolled up again, and hides no other hour', async (t) => {
+  await sql`truncate key_usage, key_usage_hours, key_usage_days`
+  const key = await makeKey(user.id)
+  const hour = (n: number) => yesterday + n * 60
+  const used = (minute: number, count: number) => usage.store(minute, [{ keyId: key.id, count }])
+  const rollUpAt = async (minute: number) => {
+    while (await usage.rollUp(at(minute))) {}
+  }
+  const hours = async () =>
+    (
+      await sql`select extract(epoch from starts_at)::float8 / 60 as minute, requests::int from key_usage_hours order by 1`
+    ).map(({ minute, requests }) => [minute, requests])
+  await used(hour(5), 10)
+  await rollUpAt(hour(6) + 4)
+  t.strictSame(await hours(), [[hour(5), 10]])
+  await used(hour(1) + 30, 7)
+  await rollUpAt(hour(2) + 4)
+  t.strictSame(await hours(), [[hour(1), 7]])
+  await used(hour(5) + 30, 5)
+  await rollUpAt(hour(6) + 2)
+  t.strictSame(await hours(), [[hour(1), 7]], 'its requests may not be stored yet')
+  await rollUpAt(hour(6) + 4)
+  const whole = [
+    [hour(1), 7],
+    [hour(5), 15],
+  ]
+  t.strictSame(await hours(), whole)
+  await rollUpAt(hour(6) + 3)
+  t.strictSame(await hours(), whole, 'clocks may differ by some seconds')
+  await rollUpAt(midnight + 4)
+  await rollUpAt(hour(7))
+  await rollUpAt(midnight + 4)
+  t.strictSame((await read(key.id, 'day', [yesterday, midnight], { now: midnight + 4 })).data, [
+    point(yesterday, 22),
+  ])
+  await sql`truncate key_usage`
+  await rollUpAt(hour(1))
+  t.strictSame(await hours(), whole, 'what cannot be made again stays')
 })
 
 t.test('of instances that roll up at the same time, each has an hour of its own', async (t) => {
