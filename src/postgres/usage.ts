@@ -12,8 +12,10 @@ import type { Pool, Query } from './pool.ts'
 export interface UsagePools {
   /** For readers. */
   management: Pool
-  /** For what is stored in the background: slow, and never in the way of requests. */
+  /** For what is stored in the background, in time before the counters expire. */
   usage: Pool
+  /** For what takes long. */
+  rollups: Pool
 }
 
 /**
@@ -30,7 +32,7 @@ const tables = {
   day: { name: 'key_usage_days', finer: 'hour' },
 } as const
 
-export function createUsageStore({ management, usage }: UsagePools): UsageStore {
+export function createUsageStore({ management, usage, rollups }: UsagePools): UsageStore {
   return {
     read: (keyId, { step, sinceS, untilS }, { nowS, live, isLocal }, lane) =>
       management.run(async (sql) => {
@@ -120,7 +122,7 @@ export function createUsageStore({ management, usage }: UsagePools): UsageStore 
 
     // An hour is rolled up only once, so a counting clock that is ahead must not end it early.
     rollUp: (nowS) =>
-      usage.run(async (sql) => {
+      rollups.run(async (sql) => {
         const [row] = await sql`
           select roll_up_usage(least(to_timestamp(${nowS}), clock_timestamp())) as rolled_up`
         return row!.rolled_up

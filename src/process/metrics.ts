@@ -11,7 +11,9 @@ import { createTraffic, latencyBoundsS } from './traffic.ts'
 
 const batchNames = ['counter', 'lookups', 'audit', 'last_used', 'rehash'] as const
 const redisCalls = ['count', 'publish'] as const
-const pools = ['lookups', 'management', 'audit', 'background', 'instances', 'usage', 'operator'] as const
+const pools = [
+  ...['lookups', 'management', 'audit', 'background', 'instances', 'usage', 'rollups', 'operator'],
+] as const
 
 export interface Metrics {
   /**

@@ -14,8 +14,10 @@ export const poolBounds = {
   background: { max: 1, timeoutMs: 5000 },
   /** Apart from the slow work in the background: an instance that is late looks dead. */
   instances: { max: 1, timeoutMs: 1000 },
-  /** Connects when there is something to store. Rolling up an hour of many keys takes seconds. */
-  usage: { max: 1, timeoutMs: 60_000 },
+  /** Connects when there is something to store: in time for several tries before counters expire. */
+  usage: { max: 1, timeoutMs: 10_000 },
+  /** Rolling up an hour of many keys takes seconds. */
+  rollups: { max: 1, timeoutMs: 60_000 },
   /** Connects for a command, where a person is waiting, and for changes to all keys of a user. */
   operator: { max: 1, timeoutMs: 30_000 },
 } as const
@@ -70,6 +72,7 @@ export async function openPools({ url, ssl }: Database, options: OpenOptions): P
     background: pool('background'),
     instances: pool('instances'),
     usage: pool('usage'),
+    rollups: pool('rollups'),
     operator: pool('operator'),
   }
   const close = async () => {

@@ -125,13 +125,13 @@ async function allSettled<T extends readonly unknown[]>(all: { [K in keyof T]: P
   return (await Promise.all(all)) as unknown as T
 }
 
-async function maintain({ background, usage }: Pools, config: Config, onDropped: OnDropped) {
+async function maintain({ background, rollups }: Pools, config: Config, onDropped: OnDropped) {
   // In two steps: a partition that cannot be dropped now must not prevent upcoming ones from being
   // created.
   await background.run(ensurePartitions)
   await allSettled([
     dropAll(() => background.run((sql) => dropAuditPartitions(sql, config.auditRetentionDays)), onDropped),
-    dropAll(() => usage.run((sql) => dropUsagePartitions(sql, config.usageRetentionDays)), onDropped),
+    dropAll(() => rollups.run((sql) => dropUsagePartitions(sql, config.usageRetentionDays)), onDropped),
     background.run(dropSilentInstances),
   ])
 }

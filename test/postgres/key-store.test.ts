@@ -339,7 +339,7 @@ t.test("users, a user's refusals and incomplete minutes are read from indexes", 
   const audit = createAuditLog({ audit: watchedPool, operator: watchedPool })
   const refusals = { userId: 'usr_1000', event: 'auth.refused', limit: 10 } as const
   t.match(await planOf(() => audit.list(refusals)), /using audit_refusals_\d+_user_id_occurred_at_idx/)
-  const usage = createUsageStore({ management: watchedPool, usage: watchedPool })
+  const usage = createUsageStore({ management: watchedPool, usage: watchedPool, rollups: watchedPool })
   const range = { step: 'minute', sinceS: nowS() - 86_400, untilS: nowS() } as const
   const read = () => usage.read('apk_1', range, { nowS: nowS(), live: [], isLocal: false })
   t.match(await planOf(read), 'using usage_minutes_incomplete ')

@@ -5,12 +5,13 @@ import { dropUsagePartitions } from '../../src/postgres/partitions.ts'
 import { createPool } from '../../src/postgres/pool.ts'
 import { createUsageStore } from '../../src/postgres/usage.ts'
 import { newId } from '../../src/rules/id.ts'
+import { poolBounds } from '../../src/wiring/pools.ts'
 import { openStores } from './open-stores.ts'
 
 const { makeUser, makeKey, sql, url, whileUncommitted } = await openStores(t)
 const pool = createPool({ url, purpose: 'test', max: 2, timeoutMs: 30_000 })
 t.teardown(() => pool.close())
-const usage = createUsageStore({ management: pool, usage: pool })
+const usage = createUsageStore({ management: pool, usage: pool, rollups: pool })
 const user = await makeUser()
 
 /** Midnight of today (UTC), in minutes: partitions are there for yesterday and the coming week. */
@@ -335,6 +336,10 @@ t.test('what a clock that was ahead has rolled up is rolled up again, and hides 
   await sql`truncate key_usage`
   await rollUpAt(hour(1))
   t.strictSame(await hours(), whole, 'what cannot be made again stays')
+})
+
+t.test('storing gives up early enough for several tries while the counters live', async (t) => {
+  t.ok(poolBounds.usage.timeoutMs <= 60_000 / 5)
 })
 
 t.test('of instances that roll up at the same time, each has an hour of its own', async (t) => {
