@@ -178,6 +178,11 @@ const openCollector = ({ stores, log }: Shared) =>
     usage: stores.usage,
     onIncomplete: (minute) =>
       log.warn({ minute: new Date(minute * 60_000).toISOString() }, 'usage of this minute is incomplete'),
+    onSkipped: (first, last) =>
+      log.warn(
+        { first: new Date(first * 60_000).toISOString(), last: new Date(last * 60_000).toISOString() },
+        'this instance has stored no usage of these minutes; without another one they are incomplete',
+      ),
     onFault: (error) =>
       error === null
         ? log.info('usage is stored again')

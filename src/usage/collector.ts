@@ -18,6 +18,8 @@ export interface CollectorOptions {
   usage: Omit<UsageStore, 'read'>
   /** A minute is stored, but not all of its requests. */
   onIncomplete: (minute: number) => void
+  /** This instance could store nothing for so long that these minutes are past, both included. */
+  onSkipped: (first: number, last: number) => void
   /** Called with the reason when nothing can be stored, and with null when storing works again. */
   onFault: (error: Error | null) => void
 }
@@ -47,7 +49,8 @@ const stopTimeoutMs = 5000
 /** Minutes whose report waits for Postgres: a day. */
 const reportsMax = 1440
 
-export function createCollector({ counter, usage, onIncomplete, onFault }: CollectorOptions): Collector {
+export function createCollector(options: CollectorOptions): Collector {
+  const { counter, usage, onIncomplete, onSkipped, onFault } = options
   /** What is not reported yet, by minute. */
   const reports = new Map<number, Required<UsageReport>>()
   /** Those whose end is not reported yet. */
@@ -146,6 +149,10 @@ export function createCollector({ counter, usage, onIncomplete, onFault }: Colle
   async function work() {
     const nowMs = await open()
     const last = minuteOf(nowMs - graceMs) - 1
+    if (doneThrough! < last - 2) {
+      onSkipped(doneThrough! + 1, last - 2)
+      doneThrough = last - 2
+    }
     for (const minute of [last - 1, last]) {
       if (minute <= doneThrough!) continue
       const isDone = await collect(minute)

@@ -33,18 +33,20 @@ function collectorAt(
   nowMs: number | (() => number),
   counter: Counter,
   options: Partial<CollectorOptions> = {},
-): Collector & { incomplete: number[]; faults: (string | null)[] } {
+): Collector & { incomplete: number[]; skipped: [number, number][]; faults: (string | null)[] } {
   const now = async () => (typeof nowMs === 'number' ? nowMs : nowMs())
   const incomplete: number[] = []
+  const skipped: [number, number][] = []
   const faults: (string | null)[] = []
   const collector = createCollector({
     counter: { ...counter, now },
     usage,
     onIncomplete: (minute) => incomplete.push(minute),
+    onSkipped: (first, last) => skipped.push([first, last]),
     onFault: (error) => faults.push(error?.message ?? null),
     ...options,
   })
-  return { ...collector, incomplete, faults }
+  return { ...collector, incomplete, skipped, faults }
 }
 const counterOf = ({ service }: Instance) => service.stores.counter
 /** The collectors of the instances, three seconds after the minute. */
@@ -390,6 +392,31 @@ t.test('reports that wait for Postgres are those of the last day', async (t) => 
   await collector.tick()
   t.equal(reported.length, 1440)
   t.strictSame([reported[0], reported.at(-1)], [1561, 3000])
+})
+
+t.test('minutes that are past before anything can be stored are named once', async (t) => {
+  let minute = 1000
+  let isDown = false
+  const claimed: number[] = []
+  const collector = collectorOn(() => minute * 60_000 + 3000, {
+    async report() {
+      if (isDown) throw new Unavailable('down')
+    },
+    async claim(one) {
+      claimed.push(one)
+      return 'claimed'
+    },
+  })
+  await collector.tick()
+  for (isDown = true; minute < 1002; await collector.tick()) minute++
+  isDown = false
+  await collector.tick()
+  t.strictSame([collector.skipped, claimed], [[], [999, 1000, 1001]], 'as long as counters live')
+  for (isDown = true; minute < 1007; await collector.tick()) minute++
+  isDown = false
+  await collector.tick()
+  await collector.tick()
+  t.strictSame([collector.skipped, claimed], [[[1002, 1004]], [999, 1000, 1001, 1005, 1006]])
 })
 
 t.test('what is counted while reports wait for Postgres adds up', async (t) => {
