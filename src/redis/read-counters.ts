@@ -35,6 +35,8 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
   const scan: Counter['scan'] = async (minute, visit, { share = shareDefault, signal, above } = {}) => {
     let scanned = 0
     let fault: Outage | null = null
+    const known = lastCounts.of(minute)
+    let confirmed = 0
     const unread = new Set<Shard>()
     const settings = {
       minute,
@@ -47,6 +49,7 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
       visit: ((counts, read) => {
         scanned += read
         onScanned?.(read)
+        for (const { keyId, count } of counts) if (count >= (known.get(keyId) ?? Infinity)) confirmed++
         return visit(counts, read)
       }) satisfies VisitCounts,
     }
@@ -61,10 +64,12 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
     const isLocal = unread.size > 0
     const isUnread = (keyId: string) => unread.has(shardOf(keyId))
     const visitKnown = (isWanted: (keyId: string) => boolean) =>
-      visitCounts(lastCounts.of(minute), visit, { isWanted, signal, above })
+      visitCounts(known, visit, { isWanted, signal, above })
     if (isLocal) scanned += await visitKnown(isUnread)
-    // Those were read and counted already, but here they may be higher.
-    if (lastCounts.mayLackCounts(minute)) await visitKnown((keyId) => !isUnread(keyId))
+    // Those were read and counted already, but here they may be higher. What Redis loses when the
+    // minute is over, no hit can notice.
+    const isLost = above === undefined && confirmed < known.size
+    if (lastCounts.mayLackCounts(minute) || isLost) await visitKnown((keyId) => !isUnread(keyId))
     return { complete: !isLocal && !signal?.aborted, scanned, mode: isLocal ? 'local' : 'shared', fault }
   }
 

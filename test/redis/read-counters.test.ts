@@ -334,6 +334,23 @@ if (server) {
     t.strictSame(seen, new Map([18, 19].map((count) => [keyIds[count], count])))
   })
 
+  t.test('what Redis has lost since the last hit is read from what the instance knows', async (t) => {
+    const { counter, untilShared } = countAt(t, server.url)
+    await untilShared()
+    const [kept, lost] = newKeyIds(2) as [string, string]
+    const counted = await inOneMinute(() => hitAll(counter, [kept, lost, lost]))
+    const minute = minuteOf(counted[0]!.turn.nowMs)
+    const ofBoth = async () => {
+      const seen: KeyCount[] = []
+      await counter.scan(minute, (slice) => void seen.push(...slice))
+      return seen.filter(({ keyId }) => [kept, lost].includes(keyId)).map(({ count }) => count)
+    }
+    const before = await ofBoth()
+    t.strictSame(before.sort(), [1, 2], 'nothing is read twice if nothing is lost')
+    await redis.del(`rl:{${lost}}:${minute}`)
+    t.ok((await ofBoth()).includes(2))
+  })
+
   t.test('a user without SCAN counts, and a scan shows what the instance knows, and why', async (t) => {
     const allowed = commands.filter((command) => command !== '+scan')
     await redis.call('ACL', 'SETUSER', 'counting', 'on', '>secret', '~rl:*', ...allowed)
