@@ -334,8 +334,11 @@ export interface KeyStore {
    * their keys and owners. One statement.
    */
   rank(counts: KeyCount[], options: { limit: number; lane: Operator }): Promise<RankedKey[]>
-  /** Stores last uses, Unix seconds. One that is earlier than the stored one changes nothing. */
-  touch(uses: Map<string, number>): Promise<void>
+  /**
+   * Stores last uses, Unix seconds. One that is earlier than the stored one changes nothing. Waits for
+   * a row that somebody has locked; with `skipsLocked` it resolves to the keys of such rows instead.
+   */
+  touch(uses: Map<string, number>, options?: { skipsLocked?: boolean }): Promise<string[]>
   /**
    * Stores keys under another hash, made with the secret of that id. Skips a key whose hash is no
    * longer `from`.

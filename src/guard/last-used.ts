@@ -41,6 +41,8 @@ export function createLastUsed(options: {
   let noted = new Map<string, number>()
   let writing = new Map<string, number>()
   let written = true
+  /** The last write has failed, or has skipped a row: somebody may hold one for long. */
+  let careful = false
   let flushing: Promise<void> | null = null
 
   function note(keyId: string, atS: number) {
@@ -61,14 +63,20 @@ export function createLastUsed(options: {
     const all = [...writing]
     try {
       const statements = Math.ceil(all.length / statementMax)
+      let skipped = 0
       for (let i = 0; i < statements; i++) {
         const batch = new Map<string, number>()
         for (let place = i; place < all.length; place += statements) batch.set(...all[place]!)
         onBatch?.(batch.size)
-        await keys.touch(batch)
+        for (const keyId of await keys.touch(batch, { skipsLocked: careful })) {
+          note(keyId, batch.get(keyId)!)
+          skipped++
+        }
       }
+      careful = skipped > 0
       report(true, '')
     } catch (error) {
+      careful = true
       report(false, (error as Error).message)
       for (const [keyId, atS] of all) note(keyId, atS)
     }

@@ -145,12 +145,29 @@ export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): Key
         }))
       }),
 
-    touch: (uses) =>
+    touch: (uses, { skipsLocked = false } = {}) =>
       pools.background.run(async (sql) => {
-        const rows = [...uses].map(([id, at]) => ({ id, at }))
+        const rows = JSON.stringify([...uses].map(([id, at]) => ({ id, at })))
         // Not worth a flush of the WAL: a server that crashes loses less than a second of them.
-        await sql`
-          select set_config('synchronous_commit', 'off', true), touch_keys(${JSON.stringify(rows)}::text::json)`
+        const lazily = sql`set_config('synchronous_commit', 'off', true)`
+        if (!skipsLocked) {
+          await sql`select ${lazily}, touch_keys(${rows}::text::json)`
+          return []
+        }
+        // More work than the usual statement (sql/postgres/008.do.last-used.sql).
+        const [row] = await sql`
+          with used as (
+            select id, at from json_to_recordset(${rows}::text::json) as used (id text, at float8)
+          ), free as (
+            select id from api_keys where id in (select id from used) order by id for no key update skip locked
+          )
+          select ${lazily},
+            touch_keys((select coalesce(json_agg(used), '[]') from used where id in (select id from free))),
+            (
+              select coalesce(json_agg(id), '[]') from api_keys
+              where id in (select id from used) and id not in (select id from free)
+            ) as skipped`
+        return row!.skipped
       }),
 
     rehash: (hashes, secretId) =>

@@ -15,15 +15,18 @@ function open(t: Test, { held = false } = {}) {
       timer.everyMs = 0
     },
   })
-  const writes: { uses: Record<string, number>; end(error?: Error): void }[] = []
+  const writes: { uses: Record<string, number>; skipsLocked: boolean; end(error?: Error): void }[] = []
+  /** Keys whose rows somebody holds. */
+  const locked: string[] = []
   const modes: string[] = []
   const sizes: number[] = []
   const lastUsed = createLastUsed({
     keys: {
-      touch: (uses) =>
+      touch: (uses, { skipsLocked = false } = {}) =>
         new Promise((resolve, reject) => {
-          const end = (error?: Error) => (error ? reject(error) : resolve())
-          writes.push({ uses: Object.fromEntries(uses), end })
+          const end = (error?: Error) =>
+            error ? reject(error) : resolve(locked.filter((id) => uses.has(id)))
+          writes.push({ uses: Object.fromEntries(uses), skipsLocked, end })
           if (!held) end()
         }),
     },
@@ -38,7 +41,7 @@ function open(t: Test, { held = false } = {}) {
     timer.run()
     await nextTurn()
   }
-  return { lastUsed, pendingOf, writes, modes, sizes, timer, next }
+  return { lastUsed, pendingOf, writes, locked, modes, sizes, timer, next }
 }
 
 t.test('uses are written within a second, the latest of each key, in one statement', async (t) => {
@@ -88,6 +91,32 @@ t.test('what could not be written stays pending, and is written again with what 
   await next(new Error('down'))
   t.equal(pendingOf('apk_1'), 100)
   t.strictSame(writes[1]!.uses, { apk_1: 100, apk_2: 103, apk_3: 104 })
+})
+
+t.test('after a failure, rows that somebody holds are skipped until they are free', async (t) => {
+  const { lastUsed, pendingOf, writes, locked, modes, next } = open(t, { held: true })
+  lastUsed.note('apk_1', 100)
+  lastUsed.note('apk_2', 100)
+  await next()
+  await next(new Error('statement timeout'))
+  locked.push('apk_1')
+  await next()
+  t.equal(pendingOf('apk_2'), null)
+  t.equal(pendingOf('apk_1'), 100)
+  locked.pop()
+  await next()
+  lastUsed.note('apk_3', 101)
+  await next()
+  t.strictSame(
+    writes.map(({ uses, skipsLocked }) => [Object.keys(uses).join(' '), skipsLocked]),
+    [
+      ['apk_1 apk_2', false],
+      ['apk_1 apk_2', true],
+      ['apk_1', true],
+      ['apk_3', false],
+    ],
+  )
+  t.strictSame(modes, ['statement timeout', 'written'])
 })
 
 t.test('a failure to write is reported once, with the reason, and so is the recovery', async (t) => {

@@ -169,6 +169,13 @@ t.test('last uses of many keys are written at once, and never moved back', async
   await touch([one.id, atS - 1], [other.id, atS + 1])
   t.strictSame(await lastUses(), [atS, atS + 1])
   await touch()
+  await sql.begin(async (tx) => {
+    await tx`select from api_keys where id = ${one.id} for update`
+    const uses = new Map([one.id, other.id, newId('apk_')].map((id) => [id, atS + 7]))
+    t.strictSame(await keys.touch(uses, { skipsLocked: true }), [one.id])
+  })
+  t.equal((await keys.get(other.id, user.id))!.lastUsedAt, atS + 7)
+  t.strictSame(await keys.touch(new Map([[one.id, atS]]), { skipsLocked: true }), [])
   t.equal((await keys.get(one.id, user.id))!.version, 1, 'a use is no change')
   await touch([one.id, atS + 86_400])
   const [ahead] = await lastUses()
