@@ -131,8 +131,8 @@ function afterEarlierResponses({ raw }: FastifyRequest, reply: FastifyReply, run
   })
 }
 
-/** All that a host and a port may consist of (RFC 3986, 3.2.2). It may be empty. */
-const hostChars = /^[\w.~!$&'()*+,;=%:[\]-]*$/
+/** A host and a port (RFC 3986, 3.2.2): a name, which may be empty, or an address in brackets. */
+const host = /^(?:[\w.~!$&'()*+,;=%-]*|\[[\w.~!$&'()*+,;=:-]+\])(?::\d*)?$/
 
 /**
  * Rejects a request with an ambiguous host or an ambiguous end; Node accepts these. Reads the raw
@@ -150,7 +150,7 @@ function checkFraming({ raw }: FastifyRequest, reply: FastifyReply, done: (error
     const name = rawHeaders[i]!.toLowerCase()
     if (name === 'host') {
       hosts++
-      isHost &&= hostChars.test(rawHeaders[i + 1]!)
+      isHost &&= host.test(rawHeaders[i + 1]!)
     } else if (name === 'upgrade') upgrades = true
     // RFC 9112, 6.1: we know no other coding, and HTTP/1.0 has none.
     else if (name === 'transfer-encoding')
