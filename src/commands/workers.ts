@@ -103,7 +103,7 @@ export function startWorkers(count: number, { opsPort }: Pick<Config, 'opsPort'>
 
   async function startAll(): Promise<boolean> {
     // Alone at first: it brings the schema up to date, and reports what keeps all from starting.
-    if (!(await start(0))) return false
+    if (!(await start(0)) || closing.signal.aborted) return false
     const others = await Promise.all(Array.from({ length: count - 1 }, (_, i) => start(i + 1)))
     allStarted = !others.includes(false)
     return allStarted
