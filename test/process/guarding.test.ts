@@ -77,10 +77,12 @@ t.test('refusals are written on connections of their own', async (t) => {
 t.test('connections and deadlines are those in the table of docs/architecture.md', async (t) => {
   const docs = readFileSync(new URL('../../docs/architecture.md', import.meta.url), 'utf8')
   const row = docs.split('\n').find((line) => line.startsWith('| Postgres connections |'))
-  const { lookups, management, audit, background, instances, usage, operator } = poolBounds
-  const all = [lookups, management, audit, background, instances, usage, operator]
+  const { lookups, management, audit, background, instances, usage, rollups, operator } = poolBounds
+  const all = [lookups, management, audit, background, instances, usage, rollups, operator]
   t.match(row, all.map(({ timeoutMs }) => `${timeoutMs / 1000} s`).join(', '))
-  const connections = row!.match(/\d+ (look-ups|management|audit|background|instances|usage|operator)/g)
+  const connections = row!.match(
+    /\d+ (look-ups|management|audit|background|instances|usage|rollups|operator)/g,
+  )
   t.strictSame(
     connections!.map((text) => Number.parseInt(text, 10)),
     all.map(({ max }) => max),
