@@ -22,15 +22,19 @@ function row({ name, median, lowerQuartile, upperQuartile }: Result, shownColumn
 export const ratioLine = ({ what, perRound }: Ratio) =>
   `${what}: ${perRound.median.toFixed(3)} (${interval(perRound)})`
 
-const ratioTable = (ratios: Ratio[]): string[] => [
-  `| ${ratios[0]?.figure ?? ''} | median of the ratios of each round | its interval | best quarters |`,
-  '|---|---:|---:|---:|',
-  ...ratios.map(
-    ({ what, perRound, bestQuarters }) =>
-      `| ${what} | ${perRound.median.toFixed(3)} | ${interval(perRound)} | ${bestQuarters.toFixed(3)} |`,
-  ),
-  '',
-]
+const ratioTable = (ratios: Ratio[]): string[] => {
+  const [first] = ratios
+  if (first === undefined) return []
+  return [
+    `| ${first.figure} | median of the ratios of each round | its interval | best quarters |`,
+    '|---|---:|---:|---:|',
+    ...ratios.map(
+      ({ what, perRound, bestQuarters }) =>
+        `| ${what} | ${perRound.median.toFixed(3)} | ${interval(perRound)} | ${bestQuarters.toFixed(3)} |`,
+    ),
+    '',
+  ]
+}
 
 function table({ title, about, results, ratios, figures }: Table): string[] {
   const shownColumns = columns.filter(({ figure }) => figures?.includes(figure) ?? true)
