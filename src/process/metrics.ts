@@ -6,14 +6,13 @@ import { collectDefaultMetrics, Gauge, type Metric, Counter as PromCounter, Regi
 import { operatorRefusalReasons, refusalReasons } from '../../schemas/refusal.ts'
 import type { Traffic } from '../stores.ts'
 import { version } from '../version.ts'
+import { poolBounds } from '../wiring/pools.ts'
 import { createHistograms, secondsBounds } from './histogram.ts'
 import { createTraffic, latencyBoundsS } from './traffic.ts'
 
 const batchNames = ['counter', 'lookups', 'audit', 'last_used', 'rehash'] as const
 const redisCalls = ['count', 'publish'] as const
-const pools = [
-  ...['lookups', 'management', 'audit', 'background', 'instances', 'usage', 'rollups', 'operator'],
-] as const
+const pools = Object.keys(poolBounds)
 
 export interface Metrics {
   /**
