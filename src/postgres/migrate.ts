@@ -73,6 +73,7 @@ export async function migrate(
   const inTime = <T>(work: PromiseLike<T>) => within(work, timeoutMs, signal)
   try {
     let missing = await inTime(missingOf(sql, files))
+    if (missing.length === files.length) await inTime(requireUtf8(sql))
     const applied: Migration[] = []
     const waited = new Set<MigrationWait>()
     for (; missing.length > 0; missing = await inTime(missingOf(sql, files))) {
@@ -81,7 +82,7 @@ export async function migrate(
       if (outcome === 'applied' || outcome === 'outdated') continue
       if (!waited.has(outcome)) onWait?.(outcome)
       waited.add(outcome)
-      if (outcome === 'tables') await within(pause(tablePauseMs), 2 * tablePauseMs, signal)
+      if (outcome === 'tables') await pause(tablePauseMs, undefined, { signal }).catch(() => {})
     }
     await inTime(ensurePartitions(sql))
     await sql.end({ timeout: 1 })
@@ -117,15 +118,10 @@ export class MigrationChanged extends Error {}
  */
 async function missingOf(sql: Query, files: MigrationFile[]): Promise<MigrationFile[]> {
   const [place] = await sql`
-    select current_schema() as schema, current_setting('server_encoding') as encoding,
-      to_regclass(quote_ident(current_schema()) || '.schema_version') as known`
+    select current_schema() as schema, to_regclass(quote_ident(current_schema()) || '.schema_version') as known`
   if (place!.schema === null)
     throw new Error('the Postgres of DATABASE_URL: the role can use none of the schemas in its search_path')
   if (place!.known === null) {
-    if (place!.encoding !== 'UTF8')
-      throw new Error(
-        `the Postgres of DATABASE_URL: the database has the encoding ${place!.encoding}; create it with encoding 'UTF8'`,
-      )
     await refuseSecond(sql, place!.schema)
     return files
   }
@@ -137,6 +133,15 @@ async function missingOf(sql: Query, files: MigrationFile[]): Promise<MigrationF
       throw new MigrationChanged(`migration ${version} (${name}) was changed after it was applied`)
   }
   return files.filter(({ version }) => version > newest)
+}
+
+/** In another encoding, texts have other lengths, and some cannot be stored. */
+async function requireUtf8(sql: Query) {
+  const [row] = await sql`select current_setting('server_encoding') as encoding`
+  if (row!.encoding !== 'UTF8')
+    throw new Error(
+      `the Postgres of DATABASE_URL: the database has the encoding ${row!.encoding}; create it with encoding 'UTF8'`,
+    )
 }
 
 /**
