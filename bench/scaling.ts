@@ -25,6 +25,7 @@ const keysInUse = 1000
 const pages = ['hot-key', 'many-keys', 'even-more-keys', 'growth', 'processes'] as const
 type Page = (typeof pages)[number]
 export type Results = Record<Page, Written>
+
 export async function writeScaling(): Promise<void> {
   const page = await readFile(scalingPage, 'utf8')
   const [from, to] = [page.indexOf(begin), page.indexOf(end)]

@@ -59,7 +59,7 @@ export async function processes(rig: Rig): Promise<Outcome | null> {
   await assertSameAnswer(await Promise.all(subjects.map(asked)))
   const results = await inRounds(rig, subjects)
   await rig.stopCandidates()
-  const calls = await singleCalls(rig.redis.url)
+  const calls = await singleCalls(rig.redis.url, keys)
   rig.stopWithCandidates(async () => calls.close())
   const single = await inRounds(rig, [withoutHttp(singleCall, calls, connections)])
   await rig.stopCandidates()

@@ -46,6 +46,24 @@ export const hitOf = (latenciesMs: number[], other: Pick<Hit, 'seconds'> & Parti
   ...other,
 })
 
+/** A closed loop in this process: each connection makes its next call when the last one has ended. */
+export async function callInTurn(
+  { connections, seconds }: Pick<Shot, 'connections' | 'seconds'>,
+  call: () => Promise<unknown>,
+): Promise<Hit> {
+  const latenciesMs: number[] = []
+  const startMs = performance.now()
+  const keepCalling = async () => {
+    for (let atMs = startMs; atMs < startMs + seconds * 1000; ) {
+      await call()
+      latenciesMs.push(performance.now() - atMs)
+      atMs = performance.now()
+    }
+  }
+  await Promise.all(Array.from({ length: connections }, keepCalling))
+  return hitOf(latenciesMs, { seconds: (performance.now() - startMs) / 1000 })
+}
+
 /** Throws unless every response arrived and was 2xx. */
 export function checked(name: string, hit: Hit): Hit {
   const { requests, failed, notOk } = hit

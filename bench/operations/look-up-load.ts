@@ -6,7 +6,7 @@ import { createPool } from '../../src/postgres/pool.ts'
 import { keyHasher } from '../../src/rules/key-hasher.ts'
 import { poolBounds } from '../../src/wiring/pools.ts'
 import { hashSecret } from '../keys.ts'
-import { hitOf, type Load } from '../load/load.ts'
+import { callInTurn, type Load } from '../load/load.ts'
 import type { Database } from '../rig.ts'
 import { storesOn } from './statements.ts'
 
@@ -29,21 +29,13 @@ export function lookUpLoad({ url, tokensFile }: Database): Load & { close(): Pro
   return {
     name: 'look-ups',
     close: () => pool.close(),
-    async shoot({ connections, seconds }) {
+    async shoot(shot) {
       const tokens = (await readFile(tokensFile, 'utf8')).trimEnd().split('\n')
-      const latenciesMs: number[] = []
-      const startMs = performance.now()
-      const lookUp = async () => {
-        for (let atMs = startMs; atMs < startMs + seconds * 1000; ) {
-          const token = tokens[next++ % tokens.length]!
-          const { ok } = await reader.read(token, hasher.hashesOf(token))
-          if (!ok) throw new Error('look-ups: a key is unknown')
-          latenciesMs.push(performance.now() - atMs)
-          atMs = performance.now()
-        }
-      }
-      await Promise.all(Array.from({ length: connections }, lookUp))
-      return hitOf(latenciesMs, { seconds: (performance.now() - startMs) / 1000 })
+      return callInTurn(shot, async () => {
+        const token = tokens[next++ % tokens.length]!
+        const { ok } = await reader.read(token, hasher.hashesOf(token))
+        if (!ok) throw new Error('look-ups: a key is unknown')
+      })
     },
   }
 }

@@ -29,7 +29,8 @@ export interface Read {
   version: number
 }
 
-type Commands = {
+/** What loadScripts adds to a connection. */
+export type Commands = {
   latchkeyHitBuffer(...args: (string | number)[]): Promise<Buffer>
   latchkeyCount(key: string, minute: number, hits: number): Promise<number[]>
   latchkeyRaise(key: string, version: number, ttlS: number): Promise<number>
