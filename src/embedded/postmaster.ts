@@ -72,7 +72,7 @@ export async function answers({ ready, port }: Postmaster): Promise<boolean> {
 const transientFailure =
   /could not bind|Address already in use|pre-existing shared memory block|lock file ".*" already exists/i
 
-/** `onProgress` is told once if a Postgres that this one does not know still holds the data. */
+/** Calls `onProgress` once if it has to wait for an earlier Postgres, whose pid file is gone, to end. */
 export async function startPostmaster(
   dir: DataDir,
   binaries: Binaries,
