@@ -154,6 +154,38 @@ test('a whole key finds its key, and is in no address, storage or log line', asy
   t.equal(page.problems.length, 1, 'the 404')
 })
 
+test('what is typed during a search stays, and a whole key does not, even if nothing is found', async (t, browser) => {
+  const page = await browser.open(url)
+  const { id } = await aKey()
+  const box = page.getByLabel('Find a key')
+  let answer = () => {}
+  const asked = new Promise<void>((resolve) =>
+    page.route(
+      '**/admin/lookup',
+      async (route) => {
+        await new Promise<void>((go) => {
+          answer = go
+          resolve()
+        })
+        await route.fallback()
+      },
+      { times: 1 },
+    ),
+  )
+  await box.fill(id)
+  await page.keyboard.press('Enter')
+  await asked
+  await box.fill('the next one')
+  answer()
+  await page.locator('#found').waitFor()
+  t.equal(await box.inputValue(), 'the next one')
+  await box.fill(`lk_${'a'.repeat(38)}`)
+  await page.keyboard.press('Enter')
+  await shown(page, /Check the spelling/)
+  t.equal(await box.inputValue(), '')
+  t.equal(page.problems.length, 1, 'the 404')
+})
+
 test('why a request was refused is found by its request id', async (_t, browser) => {
   const page = await browser.open(url)
   const { token } = await aKey()
@@ -486,7 +518,11 @@ test('with a token there is a login, and nothing else before it', async (t, brow
   await found.getByText('operator:ada').first().waitFor()
   t.equal((await verify(token, instance)).status, 401)
   const tab = await page.context().newPage()
-  await tab.goto(ops.url)
+  await tab.route('http://wiki.test/', (route) =>
+    route.fulfill({ contentType: 'text/html', body: `<a href="${ops.url}">The dashboard</a>` }),
+  )
+  await tab.goto('http://wiki.test/')
+  await tab.getByText('The dashboard').click()
   await shown(tab, 'Live')
   await page.getByText('Log out').click()
   for (const one of [page, tab]) await one.getByLabel('Operator token').waitFor()

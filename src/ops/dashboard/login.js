@@ -17,3 +17,11 @@ form.addEventListener('submit', async (event) => {
     token.select()
   }
 })
+
+// The cookie is SameSite=Strict: a browser that follows a link from another site does not send it,
+// but does from here.
+const page = await fetch('/').then(
+  (response) => response.text(),
+  () => '',
+)
+if (page !== '' && !page.includes('/dashboard/login.js')) location.replace('/')

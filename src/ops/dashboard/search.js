@@ -6,6 +6,9 @@ import { request, textOf } from './api.js'
 import { byId } from './dom.js'
 import { showFound } from './found.js'
 
+/** What a whole key ends with. Ids are shorter. */
+const wholeKey = /(^|_)[0-9A-Za-z]{38}\s*$/
+
 /**
  * `find` looks something up and shows it; `findRefusals` shows the newest 401s for a reason. `done`
  * says what has been done before, in case that nothing can be shown.
@@ -20,12 +23,23 @@ export function createSearch() {
   let shownId
   const isShowing = (id) => id === shownId
 
+  /** What the last search left in the box. Anything else was typed since, and stays. */
+  let searched = ''
+  function fill(text) {
+    if (query.value === searched) query.value = searched = text
+  }
+
+  // A whole key does not stay on the screen.
   const find = (text, done) =>
     show(async (isLatest) => {
-      const found = await request('POST', '/admin/lookup', { query: text })
-      // A whole key does not stay on the screen.
-      if (isLatest()) query.value = found.type === 'key' ? found.key.id : text
-      return found
+      try {
+        const found = await request('POST', '/admin/lookup', { query: text })
+        if (isLatest()) fill(found.type === 'key' ? found.key.id : text)
+        return found
+      } catch (error) {
+        if (isLatest() && wholeKey.test(text)) fill('')
+        throw error
+      }
     }, done)
 
   const findRefusals = (reason, since) =>
@@ -65,7 +79,8 @@ export function createSearch() {
 
   byId('search').addEventListener('submit', (event) => {
     event.preventDefault()
-    find(query.value)
+    searched = query.value
+    find(searched)
   })
   panel.addEventListener('keydown', ({ key, target }) => {
     if (key !== 'Escape' || target.closest('dialog')) return
