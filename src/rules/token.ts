@@ -18,7 +18,8 @@ export interface TokenFormat {
   mint(): string
   /** Whether a token has the format and a valid checksum. It may never have been minted. */
   isWellFormed(token: string): boolean
-  /** Whether a text contains a well-formed token, with its prefix or without. */
+  /** The first well-formed token in a text, which may lack its prefix there. */
+  firstIn(text: string): string | null
   isIn(text: string): boolean
   /**
    * The part that may be shown: 10 characters, or more if the prefix is long, so that at least 4
@@ -59,6 +60,15 @@ export function tokenFormat(prefix: string): TokenFormat {
 
   const isRest = (text: string) => isWellFormed(start + text)
 
+  function firstIn(text: string): string | null {
+    for (let at = text.indexOf(start); at >= 0; at = text.indexOf(start, at + 1)) {
+      const token = text.slice(at, at + length)
+      if (isWellFormed(token)) return token
+    }
+    const rest = text.match(withoutPrefix)?.find(isRest)
+    return rest === undefined ? null : start + rest
+  }
+
   return {
     prefix,
     tokenLength: length,
@@ -68,11 +78,8 @@ export function tokenFormat(prefix: string): TokenFormat {
       const body = start + randomBase62(randomLength)
       return body + checksum(body)
     },
-    isIn(text) {
-      for (let at = text.indexOf(start); at >= 0; at = text.indexOf(start, at + 1))
-        if (isWellFormed(text.slice(at, at + length))) return true
-      return (text.match(withoutPrefix) ?? []).some(isRest)
-    },
+    firstIn,
+    isIn: (text) => firstIn(text) !== null,
     displayPrefixOf: (token) => token.slice(0, shown),
     isPartialPrefix: (text) => text.startsWith(start) && text.length < shown,
     redact: (text) =>

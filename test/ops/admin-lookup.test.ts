@@ -37,6 +37,9 @@ t.test(
       `Bearer ${key.token}`,
       `authorization: bearer  ${key.token}\n`,
       `Authorization:Bearer ${key.token}`,
+      `"${key.token}"`,
+      `curl -H 'Authorization: Bearer ${key.token}' localhost`,
+      key.token.slice(3),
     ])
       t.strictSame({ ...(await lookUp(query)).body, counters }, found.body, query.slice(0, 12))
 

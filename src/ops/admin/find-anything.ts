@@ -38,9 +38,6 @@ const keysMax = 10
 /** Null if there is none, or another one too. */
 const onlyOne = (ids: (string | null)[]) => (new Set(ids).size === 1 ? ids[0]! : null)
 
-/** What may be pasted along with a key. */
-const headerStart = /^(?:authorization:\s*)?(?:bearer\s+)?/i
-
 export interface LookupCaller {
   lane: Operator
   toBody: (key: StoredKey) => AdminKey
@@ -61,14 +58,13 @@ export function createLookup(options: FindOptions): LookUp {
   async function find(given: string, caller: LookupCaller): Promise<Lookup | null> {
     const { lane } = caller
     const query = given.trim()
-    const token = query.replace(headerStart, '')
-    if (tokenFormat.isWellFormed(token)) {
+    // A header, quotes or a whole command may be pasted with a key. No id contains one.
+    const token = tokenFormat.firstIn(query)
+    if (token !== null) {
       const { hash, previousHash } = hasher.hashesOf(token)
       const hashes = previousHash === null ? [hash] : [hash, previousHash]
       return aboutKey(await keys.getByHash(hashes, lane), caller)
     }
-    // No id contains a key, and such a text must not be in a statement. The start is easily left out.
-    if (tokenFormat.isIn(query)) return null
     if (query.length === prefixLength) {
       const found = await keys.list(null, { limit: keysMax, displayPrefix: query }, lane)
       if (found!.length > 1) return { type: 'keys', keys: found!.map(caller.toBody) }
