@@ -25,12 +25,10 @@ const inMemory = ({ databaseUrl }: Config): Finding => {
 }
 
 async function examineDatabase(config: Config): Promise<Finding[]> {
-  const { databaseUrl, pgSsl, dataDir, hashSecretPrevious } = config
-  const secret = config.hashSecret ?? readSecret(join(dataDir, 'hash-secret'))
-  const hasher = secret === null ? null : keyHasher(secret, hashSecretPrevious)
-  const secretIds = { secretId: hasher?.secretId ?? null, previousSecretId: hasher?.previousSecretId ?? null }
-  if (databaseUrl !== null) return examinePostgres({ url: databaseUrl, ssl: pgSsl, ...secretIds })
+  const { databaseUrl, pgSsl, dataDir } = config
+  if (databaseUrl !== null) return examinePostgres({ url: databaseUrl, ssl: pgSsl, ...secretIdsOf(config) })
   try {
+    const secretIds = secretIdsOf(config)
     const embedded = await openEmbeddedPostgres({ dataDir, role: 'command', mustExist: true })
     try {
       return await examinePostgres({ url: embedded.url, ssl: {}, ...secretIds })
@@ -41,4 +39,10 @@ async function examineDatabase(config: Config): Promise<Finding[]> {
     const advice = 'See "Embedded mode" in docs/operations.md.'
     return [{ about: 'Postgres', state: 'wrong', found: (error as Error).message, advice }]
   }
+}
+
+function secretIdsOf({ hashSecret, hashSecretPrevious, dataDir }: Config) {
+  const secret = hashSecret ?? readSecret(join(dataDir, 'hash-secret'))
+  const hasher = secret === null ? null : keyHasher(secret, hashSecretPrevious)
+  return { secretId: hasher?.secretId ?? null, previousSecretId: hasher?.previousSecretId ?? null }
 }

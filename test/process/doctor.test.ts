@@ -345,6 +345,8 @@ t.test('it prints what is wrong and what to do, and exits with 1', async (t) => 
 
   const nothing = await runWith({ DATA_DIR: await aFolder(t) }, 'doctor')
   t.match(nothing, { code: 1, stdout: /^wrong +Postgres +.* has no database: .*latchkey serve/m })
+  const unreadable = await runWith({ DATA_DIR: process.execPath }, 'doctor')
+  t.match(unreadable, { code: 1, stdout: /^wrong +Postgres +cannot read .*hash-secret: ENOTDIR/m })
   const damaged = await aFolder(t)
   await mkdir(join(damaged, 'postgres'))
   await writeFile(join(damaged, 'postgres/PG_VERSION'), '')
