@@ -64,7 +64,7 @@ async function live(read: () => Promise<Counters>): Promise<void> {
   if (stdin.isTTY) {
     // So that `q` needs no Enter. It also makes Ctrl-C a character.
     stdin.setRawMode(true).on('data', (typed) => {
-      if (['q', 'Q', ctrlC].includes(String(typed))) quit.abort()
+      if ([...String(typed)].some((key) => ['q', 'Q', ctrlC].includes(key))) quit.abort()
     })
   }
   // Without line wrap: wide characters take two columns each.

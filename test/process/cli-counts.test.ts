@@ -58,7 +58,7 @@ else {
     const words = ['-qc', `stty -a; ${top}; echo "ended with $?"; stty -a`, '/dev/null']
     const found = await promisify(execFile)('script', ['--version']).catch(() => null)
     if (found === null) return void t.pass('a terminal', { skip: 'there is no script on this machine' })
-    for (const key of ['q', '\x03']) {
+    for (const key of ['q', '\x03', '\x03\x03']) {
       const child = spawn('script', words, { env: { ...process.env, ...env, TERM: 'xterm' } })
       t.teardown(() => child.kill('SIGKILL'))
       let screen = ''
