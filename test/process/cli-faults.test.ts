@@ -123,6 +123,13 @@ t.test('a command whose database cannot be reached says so, without the password
   failed(t, await runLatchkey(t, env, ...words), words, /^(?!.*hunter2).*Postgres/)
 })
 
+t.test('a change on a server that takes no writes says where DATABASE_URL should point', async (t) => {
+  const { databaseUrl, redisUrl } = await useServices(t)
+  const env = externalEnv({ databaseUrl: `${databaseUrl}?default_transaction_read_only=on`, redisUrl })
+  const words = ['users', 'create', '--name', 'x']
+  failed(t, await runLatchkey(t, env, ...words), words, /takes no writes: point DATABASE_URL at the primary/)
+})
+
 t.test('a reader that has gone may have seen enough, but not of a new key', async (t) => {
   const env = externalEnv(await useServices(t))
   const { id } = JSON.parse((await runLatchkey(t, env, 'users', 'create', '--name', 'x', '--json')).stdout)
