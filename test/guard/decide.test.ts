@@ -8,7 +8,8 @@ const cacheTtlMs = 5000
 const aloneTtlMs = 1000
 const readAtMs = 1_000_000
 
-const versions = { 'none known': 0, older: 3, same: 4, newer: 5, 'a lease': '4?1.2' } as const
+/** As text, the newer one would come first. */
+const versions = { 'none known': 0, older: 8, same: 9, newer: 10, 'a lease': '9?1.2' } as const
 const trustedVersions: readonly string[] = ['none known', 'older', 'same']
 const counters = {
   'counted in Redis': { shared: true, degradedCacheTtlMs: 0 },
@@ -48,7 +49,7 @@ for (const counting of Object.keys(counters) as (keyof typeof counters)[]) {
               const { shared, degradedCacheTtlMs } = counters[counting]
               const monoMs = readAtMs + ageMs
               const key = {
-                ...{ version: 4, readAtMs, isOwnRead: false },
+                ...{ version: versions.same, readAtMs, isOwnRead: false },
                 expiresAtMonoMs: expired ? monoMs : monoMs + 1,
               }
               const trust: Trust = {
