@@ -104,11 +104,34 @@ t.test(
         if (calls.length === 1) throw new Error('Postgres is slow')
         return 3
       },
-      passed: async (fence) => calls.push(fence) > 4,
+      async passed(fence) {
+        if (calls.push(fence) === 3) throw new Error('Postgres is slow')
+        return calls.length > 4
+      },
     }
     const { error, tookMs } = await publish({ confirms: () => false, fences })
     t.strictSame(calls, ['raise', 'raise', 3, 3, 3])
     t.strictSame([error, tookMs], [null, 600])
+  },
+)
+
+t.test(
+  'each change waits for a fence of its own, even while that of another one is on its way',
+  async (t) => {
+    let latest = 0
+    const waitedFor: number[] = []
+    const fences: Fences = {
+      raise: () => new Promise((resolve) => setTimeout(resolve, 100, ++latest)),
+      passed: async (fence) => waitedFor.push(fence) > 0,
+    }
+    const counter: Pick<Counter, 'mode' | 'raise'> = { mode: () => 'memory', raise: async () => false }
+    const publish = createPublish({ counter, fences, maxStaleMs, fenceTimeoutMs: 1050 })
+    const first = publish(changes)
+    await clock.tickAsync(50)
+    const second = publish([{ keyId: 'apk_2', version: 2 }])
+    await clock.tickAsync(endMs)
+    await Promise.all([first, second])
+    t.strictSame(waitedFor, [1, 2])
   },
 )
 
