@@ -295,6 +295,20 @@ t.test('a key expires by the clock of the database, whatever the counter’s say
   }
 })
 
+t.test('however long a look-up takes, the key expires no later', async (t) => {
+  const clock = setClock(t)
+  const { verify, hit, postgres, counter } = gated()
+  postgres.key = usableKey({ expiresAt: 1_767_225_614, nowS: 1_767_225_612 })
+  postgres.before = async () => clock.advance(900)
+  await hit((await verify()) as CachedKey)
+  const cached = (await verify()) as CachedKey
+  counter.aheadMs = 1099
+  t.match(await hit(cached), { ok: true })
+  postgres.before = down
+  counter.aheadMs = 1100
+  await t.rejects(hit(cached), unavailable)
+})
+
 t.test('a failed look-up is no verdict, neither for a new token nor for a cached key', async (t) => {
   const { gate, cached, hit, verify, counter, postgres } = gated()
   postgres.before = down
