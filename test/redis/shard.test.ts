@@ -260,7 +260,7 @@ t.test('an answer that is two minutes late leaves the counts of this minute', as
   await settled(first)
   nowMs += 120_000
   t.equal((await hit()).number, 1)
-  seen.calls[0]!.answer(1, 1)
+  seen.calls[0]!.answer(8, 1)
   await nextTurn()
   t.equal((await hit()).number, 2)
 })
