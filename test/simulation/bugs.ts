@@ -80,6 +80,7 @@ const publication = [
     'src/guard/publish.ts',
     ['an unconfirmed change is answered at once', 'sleep(agedMs', 'sleep(0'],
     ['nobody waits for the fence', 'fences === null ||', 'true ||'],
+    ['a fence that Postgres cannot tell of counts as reported', 'catch {', 'catch { if (fence) return true;'],
     ['an unconfirmed change counts as confirmed', 'if (!isConfirmed)', 'if (false)'],
     ['an unconfirmed change waits for half the time', 'sleep(agedMs', 'sleep(agedMs / 2'],
   ),
@@ -145,6 +146,12 @@ const counting = [
     ['the window is that of the own clock', 'seconds * 1000 + Math.floor(micros / 1000)', 'now()'],
     ['a local count starts at zero', 'lastCounts.add(keyId, minuteOf(reply.nowMs), 1)', '1'],
   ),
+  ...of('src/redis/servers.ts', ['a lost connection goes unnoticed', "onLost('');", '']),
+  ...of('src/memory/minute-counts.ts', [
+    'a count that Redis has lost starts again',
+    'Math.max((known ?? 0) + hits, shared)',
+    'shared || (known ?? 0) + hits',
+  ]),
   ...of('src/redis/hits.ts', ['hits of one call share a number', 'next[index]++;', '']),
   ...of('src/redis/calls.ts', ['a turn stays in flight', 'turnsInFlight--;', '']),
   ...of('src/redis/with-timeout.ts', ['a call has no time limit', 'setImmediate(giveUp)', '{}']),
@@ -160,6 +167,11 @@ const answers = [
     'a refusal is not waited for',
     'await batcher.add(refusal)',
     'batcher.add(refusal)',
+  ]),
+  ...of('src/guard/refusals.ts', [
+    'a refusal that failed counts as recorded',
+    'finally {',
+    'catch { } finally {',
   ]),
   ...of('src/guard/batcher.ts', ['a batch stays in flight', 'inFlight.delete(batch);', '']),
 ]
