@@ -58,6 +58,28 @@ t.test('one report a second; a slow one delays the next, and a failure is logged
   t.equal(calls.length, ended)
 })
 
+t.test('an instance removes itself after the report under way, which would write it again', async (t) => {
+  const calls: string[] = []
+  const heartbeat = createHeartbeat({
+    instances: {
+      async report() {
+        await new Promise<void>((done) => setTimeout(done, 500))
+        calls.push('reported')
+        return 0
+      },
+      remove: async () => void calls.push('removed'),
+    },
+    oldCopies: createOldCopies(60_000),
+    report: () => ({ id: 'ins_1' }) as never,
+    onFault() {},
+  })
+  void heartbeat.start()
+  const closed = heartbeat.close()
+  await tick(5000)
+  await closed
+  t.strictSame(calls, ['reported', 'removed'])
+})
+
 t.test('a fence that somebody waits for is reported at once', async (t) => {
   const fences: number[] = []
   let latest = 0
