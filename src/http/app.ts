@@ -18,7 +18,7 @@ import openapi from '../openapi/document.ts'
 import { newId } from '../rules/id.ts'
 import { Fastify } from './fastify.ts'
 import { publicOpenApi } from './openapi.ts'
-import { keepAddresses } from './peer-address.ts'
+import { rememberAddresses } from './peer-address.ts'
 import { withoutPort } from './routes/actor.ts'
 import { docsRoutes, publicPaths } from './routes/docs.ts'
 import { type KeyRoutesOptions, keyRoutes } from './routes/keys.ts'
@@ -79,7 +79,7 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
     forceCloseConnections: 'idle',
   })
   closeUnread(app.server)
-  keepAddresses(app.server)
+  rememberAddresses(app.server)
 
   let boundPort = port
   app.server.once('listening', () => {

@@ -1,14 +1,14 @@
-/** Keeps the address of each client. */
+/** The address of each client, also after it has disconnected. */
 import type { Server } from 'node:http'
 import type { Socket } from 'node:net'
 
 /**
- * Node asks the kernel for it when it is first read, and the kernel has forgotten it once the client
- * has reset the connection. A refusal, which reads it after a look-up, would then count for no
- * address and be recorded without one. From the first reading on, Node knows it.
+ * Reads the address when a connection opens. Node asks the kernel at the first read and remembers the
+ * answer, but the kernel forgets the address once the client has reset the connection. A refusal
+ * reads it after a look-up: it would be recorded without one, and not count against that client.
  */
-export function keepAddresses(server: Server) {
+export function rememberAddresses(server: Server) {
   const read = (connection: Socket) => void connection.remoteAddress
-  // The second event is that of an application that speaks TLS: it has sockets of its own.
+  // `secureConnection` is for applications that speak TLS, where requests have another socket.
   for (const event of ['connection', 'secureConnection']) server.on(event, read)
 }

@@ -11,7 +11,7 @@ import noQuery from '../../plugins/no-query.ts'
 import unknownRoute from '../../plugins/unknown-route.ts'
 import type { Config } from '../config.ts'
 import { Fastify } from '../http/fastify.ts'
-import { keepAddresses } from '../http/peer-address.ts'
+import { rememberAddresses } from '../http/peer-address.ts'
 import { actorOf } from '../http/routes/actor.ts'
 import { serverOptions } from '../http/server-options.ts'
 import { closeUnread } from '../http/unread.ts'
@@ -56,7 +56,7 @@ export function createOps(options: OpsOptions): FastifyInstance {
   const sessions = createSessions(options.tokens, now)
   const ops: FastifyInstance = Fastify({ ...serverOptions(newRequestId), forceCloseConnections: true })
   closeUnread(ops.server)
-  keepAddresses(ops.server)
+  rememberAddresses(ops.server)
   ops.register(errors, { docsBase, redact, onError })
   ops.register(httpFraming, { newRequestId })
   ops.addHook('onRequest', async (_request, reply) => {

@@ -8,7 +8,7 @@ import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
 import fp from 'fastify-plugin'
 import { type Caller, presentedToken, remainingOf } from '../../plugins/verdict.ts'
 import type { Config } from '../config.ts'
-import { keepAddresses } from '../http/peer-address.ts'
+import { rememberAddresses } from '../http/peer-address.ts'
 import { refusedRequest } from '../http/routes/actor.ts'
 import { newId } from '../rules/id.ts'
 import { type Checks, callerOf, openChecks } from './checks.ts'
@@ -38,7 +38,7 @@ const latchkey: FastifyPluginAsync<PluginOptions> = async (app, options) => {
   const { metrics, check, record, answer, start, format } = await openWith(app, config, options.patience)
   app.decorate('latchkey', { metrics })
   app.decorateRequest('caller', null)
-  keepAddresses(app.server)
+  rememberAddresses(app.server)
 
   app.addHook('onRequest', (request, reply, done) => {
     let requestId = ''
