@@ -51,25 +51,25 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
    * Gives up items that have waited too long. One timer, set for the oldest item, serves all of
    * them.
    */
-  function expire(ms: number) {
+  function expireIn(ms: number) {
     expiring ??= setTimeout(() => {
       expiring = undefined
       const untilMs = performance.now() - timeoutMs + 1
       queue = queue.filter((waiting) => {
-        if (!late(waiting, untilMs)) return true
+        if (!rejectIfLate(waiting, untilMs)) return true
         onWait?.(timeoutMs / 1000)
         return false
       })
-      for (const batch of inFlight) for (const waiting of batch) late(waiting, untilMs)
+      for (const batch of inFlight) for (const waiting of batch) rejectIfLate(waiting, untilMs)
       // In each batch, the oldest item that is not late yet, which need not be the first.
       const oldest = [...inFlight, queue].map((some) => some.find(({ sinceMs }) => sinceMs > untilMs))
       const nextMs = Math.min(...oldest.map((waiting) => waiting?.sinceMs ?? Infinity))
-      if (Number.isFinite(nextMs)) expire(nextMs - untilMs)
+      if (Number.isFinite(nextMs)) expireIn(nextMs - untilMs)
     }, ms)
     expiring.unref()
   }
 
-  function late({ sinceMs, reject }: Waiting<I, O>, untilMs: number) {
+  function rejectIfLate({ sinceMs, reject }: Waiting<I, O>, untilMs: number) {
     if (sinceMs > untilMs) return false
     reject(new Unavailable(`${name}: no answer in ${timeoutMs} ms`))
     return true
@@ -116,7 +116,7 @@ export function createBatcher<I, O>(options: BatcherOptions<I, O>): Batcher<I, O
       return new Promise((resolve, reject) => {
         queue.push({ item, sinceMs: performance.now(), resolve, reject })
         schedule()
-        expire(timeoutMs)
+        expireIn(timeoutMs)
       })
     },
     drained() {

@@ -19,10 +19,10 @@ export interface LastUsed {
 /** Often, so that each write is small: a large one keeps a core of the database server busy. */
 const flushEveryMs = 100
 /**
- * A statement takes every nth use, and so few of them that it finds room for the new row versions on
- * their pages, even of keys that were created and are used one after the other. A version that has to
- * go to another page costs an entry in every index. The room of the old versions is free again after
- * their statement.
+ * Maximum number of keys in one statement. If there are more, each statement takes every nth key. Then
+ * few of its rows share a page, even if the keys were created and are used one after the other, and
+ * the page has room for their new versions. A version on another page costs an entry in every index.
+ * When a statement ends, the space of the old versions is free again.
  */
 const statementMax = 500
 /**
@@ -41,8 +41,8 @@ export function createLastUsed(options: {
   let noted = new Map<string, number>()
   let writing = new Map<string, number>()
   let written = true
-  /** The last write has failed, or has skipped a row: somebody may hold one for long. */
-  let careful = false
+  /** The last write has failed or has skipped a row, so someone may hold a lock for long. */
+  let skipsLocked = false
   let flushing: Promise<void> | null = null
 
   function note(keyId: string, atS: number) {
@@ -68,15 +68,15 @@ export function createLastUsed(options: {
         const batch = new Map<string, number>()
         for (let place = i; place < all.length; place += statements) batch.set(...all[place]!)
         onBatch?.(batch.size)
-        for (const keyId of await keys.touch(batch, { skipsLocked: careful })) {
+        for (const keyId of await keys.touch(batch, { skipsLocked })) {
           note(keyId, batch.get(keyId)!)
           skipped++
         }
       }
-      careful = skipped > 0
+      skipsLocked = skipped > 0
       report(true, '')
     } catch (error) {
-      careful = true
+      skipsLocked = true
       report(false, (error as Error).message)
       for (const [keyId, atS] of all) note(keyId, atS)
     }

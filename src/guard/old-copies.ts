@@ -29,7 +29,7 @@ export interface OldCopies {
 /** `outageTtlMs`: how long an instance may go on after its last report. */
 export function createOldCopies(outageTtlMs: number): OldCopies {
   const allowed = { fromMs: Infinity, untilMs: 0 }
-  let learnt: number | null = null
+  let learned: number | null = null
   let sent: number | null = null
   /** Until then, the others wait for this instance. */
   let countedUntilMs = 0
@@ -37,26 +37,26 @@ export function createOldCopies(outageTtlMs: number): OldCopies {
   const isLate = () => outageTtlMs > 0 && performance.now() >= countedUntilMs
 
   function startOver() {
-    learnt = null
+    learned = null
     sent = null
     allowed.untilMs = 0
   }
 
   return {
     allowed,
-    isBehind: () => learnt !== sent,
+    isBehind: () => learned !== sent,
     async report(send) {
       const sentAtMs = performance.now()
       if (isLate()) startOver()
-      if (learnt !== sent) {
-        sent = learnt
+      if (learned !== sent) {
+        sent = learned
         allowed.fromMs = sentAtMs
       }
       const fence = await send(sent ?? 0)
       // A reply that comes this late says nothing about the time in between.
       if (sent !== null && isLate()) startOver()
       countedUntilMs = sentAtMs + outageTtlMs
-      learnt = fence
+      learned = fence
       if (sent !== null) allowed.untilMs = countedUntilMs
     },
   }

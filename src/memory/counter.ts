@@ -35,8 +35,8 @@ export function createMemoryCounter(options: MemoryCounterOptions = {}): Counter
       const nowMs = now()
       const number = counts.add(keyId, minuteOf(nowMs), 1)
       if (number < 1) return false
-      const turn = { nowMs, monoMs: performance.now(), shared: false }
-      onCounted(number, versions.get(keyId)?.version ?? 0, turn)
+      const reply = { nowMs, monoMs: performance.now(), shared: false }
+      onCounted(number, versions.get(keyId)?.version ?? 0, reply)
       return true
     },
     async raise(raised) {

@@ -34,16 +34,16 @@ interface Slot {
   readonly beganMs: number
   readonly counts: Map<string, number>
   hits: number
-  isShort: boolean
+  mayLackCounts: boolean
 }
 
-/** Until a minute and the next are over, less a second: the third one then takes the place of the first. */
-const keptMs = 119_000
+/** A minute and the next one, less a second: when a third minute begins, it replaces the first. */
+const slotLifetimeMs = 119_000
 
 /** `keysMax`: distinct keys of one minute; about 100 bytes each. */
 export function createMinuteCounts(keysMax = 1_000_000): MinuteCounts {
-  // The newest first. Old ones are dropped by age: the servers of a cluster may be in different
-  // minutes, so that another one has begun a later minute says nothing.
+  // The newest first. Dropped by age and not when a later minute begins: the servers of a cluster may
+  // be in different minutes.
   let slots: Slot[] = []
 
   function find(minute: number): Slot | undefined {
@@ -52,8 +52,8 @@ export function createMinuteCounts(keysMax = 1_000_000): MinuteCounts {
 
   function begin(minute: number): Slot {
     const beganMs = performance.now()
-    const slot = { minute, beganMs, counts: new Map(), hits: 0, isShort: false }
-    slots = [slot, ...slots.filter((one) => beganMs - one.beganMs < keptMs)]
+    const slot = { minute, beganMs, counts: new Map(), hits: 0, mayLackCounts: false }
+    slots = [slot, ...slots.filter((one) => beganMs - one.beganMs < slotLifetimeMs)]
     return slot
   }
 
@@ -68,13 +68,13 @@ export function createMinuteCounts(keysMax = 1_000_000): MinuteCounts {
       slot.hits += hits
       if (isFull) return shared
       const count = Math.max((known ?? 0) + hits, shared)
-      if (shared < count && hits + shared > 0) slot.isShort = true
+      if (shared < count && hits + shared > 0) slot.mayLackCounts = true
       slot.counts.set(keyId, count)
       return count
     },
-    mayLackCounts: (minute) => find(minute)?.isShort ?? false,
+    mayLackCounts: (minute) => find(minute)?.mayLackCounts ?? false,
     markIncomplete(minute) {
-      for (const one of [minute - 1, minute]) slotOf(one).isShort = true
+      for (const one of [minute - 1, minute]) slotOf(one).mayLackCounts = true
     },
     of: (minute) => find(minute)?.counts ?? none,
     takeHits(minute) {

@@ -7,9 +7,9 @@
  */
 import { executionAsyncResource } from 'node:async_hooks'
 
-const kept: object[] = []
+const alive: object[] = []
 
 /** Call this once, early: a lost class does not come back. */
 export function keepTicksFast(): void {
-  process.nextTick(() => kept.push(executionAsyncResource()))
+  process.nextTick(() => alive.push(executionAsyncResource()))
 }

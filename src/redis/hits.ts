@@ -12,7 +12,7 @@ export interface Hits {
   size(): number
   add(keyId: string, onCounted: OnCounted): void
   /** Hands each waiting hit its own number from its key's range. */
-  answer(counts: ArrayLike<number>, versions: ArrayLike<number | Lease>, turn: CountReply): void
+  answer(counts: ArrayLike<number>, versions: ArrayLike<number | Lease>, reply: CountReply): void
 }
 
 export function createHits(): Hits {
@@ -41,12 +41,12 @@ export function createHits(): Hits {
       waiting.push(onCounted)
       indexOf.push(index)
     },
-    answer(counts, versions, turn) {
+    answer(counts, versions, reply) {
       const next = sums.map((sum, index) => counts[index]! - sum)
       for (let i = 0; i < waiting.length; i++) {
         const index = indexOf[i]!
         next[index]!++
-        waiting[i]!(next[index]!, versions[index]!, turn)
+        waiting[i]!(next[index]!, versions[index]!, reply)
       }
     },
   }
