@@ -21,8 +21,8 @@ export interface AuthenticateOptions<C extends Caller = Caller> {
   realm?: string
   /**
    * Whose token is this? A callback and not a promise, so that a request with a cached key
-   * allocates nothing: it may be called at once. An error means that nobody can tell now; the
-   * response is a 503.
+   * allocates nothing: it may be called at once. An error means that this cannot be decided now;
+   * the response is a 503.
    */
   verify: (token: string, done: (error: Error | null, verdict?: Verdict<C>) => void) => void
   /**

@@ -77,12 +77,12 @@ export default fp<HttpFramingOptions>(
     app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response))
 
     /**
-     * Answers what the parser refused, which no handler sees. The answer follows those still due on
-     * the connection, or the client would take it for one of them. If a body broke off, its own
-     * request has a handler and answers: it gets the error when it reads the body.
+     * Answers what the parser refused, which no handler sees. First the responses still due on the
+     * connection are sent, or the client would take this one for one of them. If a body broke off, its
+     * request already has a handler: that gets the error when it reads the body, and responds.
      */
     function refuse(error: NodeJS.ErrnoException, socket: Connection) {
-      // One that was opened in advance and never used expects no answer.
+      // A connection that was opened in advance and never used expects no response.
       if (!socket.writable || socket.bytesRead === 0) return socket.destroy()
       const code = parserCodes[error.code ?? ''] ?? 'bad_request'
       const brokenBody = socket[latest]?.req.complete === false ? socket[latest].req : null
@@ -141,7 +141,7 @@ const host = /^(?:[\w.~!$&'()*+,;=%-]*|\[[\w.~!$&'()*+,;=:-]+\])(?::\d*)?$/
 function checkFraming({ raw }: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) {
   const { rawHeaders, httpVersion } = raw
   let hosts = 0
-  let isHost = true
+  let isHostValid = true
   let upgrades = false
   let framed = true
   for (let i = 0; i < rawHeaders.length; i += 2) {
@@ -150,7 +150,7 @@ function checkFraming({ raw }: FastifyRequest, reply: FastifyReply, done: (error
     const name = rawHeaders[i]!.toLowerCase()
     if (name === 'host') {
       hosts++
-      isHost &&= host.test(rawHeaders[i + 1]!)
+      isHostValid &&= host.test(rawHeaders[i + 1]!)
     } else if (name === 'upgrade') upgrades = true
     // RFC 9112, 6.1: we know no other coding, and HTTP/1.0 has none.
     else if (name === 'transfer-encoding')
@@ -167,7 +167,7 @@ function checkFraming({ raw }: FastifyRequest, reply: FastifyReply, done: (error
   if (hosts !== 1 && (hosts > 0 || httpVersion === '1.1')) {
     return reject('An HTTP/1.1 request needs exactly one Host header.')
   }
-  if (!isHost) return reject('The Host header is not a host with or without a port.')
+  if (!isHostValid) return reject('The Host header is not a host with or without a port.')
   if (!framed) return reject('The only Transfer-Encoding is chunked, and only in HTTP/1.1.')
   done()
 

@@ -19,8 +19,8 @@ const paramMaxLength = 100
 export default fp<JsonBodyOptions>(
   async (app, { redact = (text) => text }) => {
     app.removeAllContentTypeParsers()
-    // A fault takes the place of the body until it is thrown: Fastify closes the connection after an
-    // error of a parser, though this body has been read to its end.
+    // An error takes the place of the body, and preValidation throws it. After an error from a parser,
+    // Fastify would close the connection, although this body has been read to its end.
     app.addContentTypeParser<Buffer>('application/json', { parseAs: 'buffer' }, (request, body, done) => {
       done(null, parsed(request, body))
     })

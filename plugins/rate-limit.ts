@@ -11,7 +11,7 @@ export type { Counted } from './verdict.ts'
 export interface RateLimitOptions<C extends Caller = Caller> {
   /**
    * Counts one request of the caller. If the count shows that the key has become unusable, the
-   * request is denied. An error means that nobody can tell now; the response is a 503.
+   * request is denied. An error means that this cannot be decided now; the response is a 503.
    *
    * A method, so that TypeScript accepts one that takes the host's own `C`: the caller always comes
    * from `verify`.

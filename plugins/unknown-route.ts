@@ -54,7 +54,7 @@ function decoded(path: string): string {
   }
 }
 
-/** Up to four parentheses in each other. */
+/** Up to four levels of nested parentheses. */
 const nested = (inner: string) => String.raw`\((?:[^()\\]|\\.|${inner})*\)`
 const parentheses = nested(nested(nested(nested('(?!)'))))
 /** An optional parameter at the end, a colon, a parameter with its own pattern if any, a wildcard. */

@@ -87,8 +87,8 @@ export function tokenIn(
 }
 
 /**
- * What a refused request is answered once `record` has stored its reason: the 401. If it rejects,
- * that ApiError, or else a 503. Never rejects.
+ * The answer to a refused request: the 401, once `record` has stored the reason. If `record` rejects,
+ * its ApiError, or else a 503. Never rejects.
  */
 export async function refusal(
   record: () => Promise<void>,

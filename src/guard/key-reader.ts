@@ -21,8 +21,7 @@ export interface KeyReaderOptions {
   keys: Pick<KeyStore, 'findByHash'>
   cache: KeyCache
   /**
-   * A usable key that is still stored under the previous secret. Called at each look-up until it is
-   * not.
+   * Called at each look-up of a usable key that is still stored under the previous secret.
    */
   onStaleHash: (rehash: Rehash) => void
   /** Called after each look-up. */
@@ -64,8 +63,8 @@ const nobodysHash = '0'.repeat(64)
 const lookupBatchMax = 500
 const lookupQueueMax = 10_000
 /**
- * How long keys to read again gather, so that they share a statement. Nobody waits for them, and
- * the cached copies are trusted for longer than this.
+ * How long to gather keys that are to be read again, so that they share a statement. Nobody waits
+ * for them, and the cached copies are trusted for longer than this.
  */
 const refreshAfterMs = 50
 

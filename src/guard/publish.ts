@@ -46,7 +46,7 @@ export function createPublish(options: PublishOptions): Publish {
         fence ??= await raise()
         if (await passed(fence)) return true
       } catch {
-        // Postgres is down or slow. While it is, nobody can be asked.
+        // Postgres is down or slow: ask it again.
       }
       await sleep(retryEveryMs)
     }

@@ -7,7 +7,7 @@ import { OneWriteResponse } from './one-write.ts'
 
 const bodyMaxBytes = 16_384
 const headersMaxBytes = 16_384
-/** From the opening of the connection or its last response to the end of the headers, and to the end of the request, milliseconds. */
+/** Both count from the opening of the connection, or from its last response. */
 const headersTimeoutMs = 10_000
 const requestTimeoutMs = 20_000
 /**

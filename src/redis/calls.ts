@@ -27,7 +27,7 @@ const callKeysMax = 1000
 /** Hits waiting for an answer, about 100 bytes each. One more is shed. */
 const waitingMax = 50_000
 
-/** `groupOf`: which hits may share a call, those of keys with the same group. */
+/** `groupOf`: hits may share a call only if their keys are in the same group. */
 export function createCalls(groupOf: (keyId: string) => string): Calls {
   let send: Send | null = null
   /** Calls being filled, by group, and those that have no room left. */
@@ -47,7 +47,7 @@ export function createCalls(groupOf: (keyId: string) => string): Calls {
   function flush(send: Send) {
     scheduled = false
     const sentAtMs = performance.now()
-    // If not, the next hit or answer tries again.
+    // If it is too early, the next hit or answer tries again.
     if (gathered.size === 0 || !pace.allows(turnsInFlight, sentAtMs)) return
     const calls = gatheredCalls()
     const alone = turnsInFlight === 0

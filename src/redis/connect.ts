@@ -26,7 +26,7 @@ const impatient = {
   keepAlive: 10_000,
 } satisfies RedisOptions
 
-/** As for the connection. ioredis waits without end for the answers after it. */
+/** The same as for connecting. ioredis itself would wait forever for the replies that follow. */
 const answerTimeoutMs = 1000
 
 /** A slot that has moved is also noticed at the first request for it. */

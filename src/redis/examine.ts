@@ -75,14 +75,14 @@ const outageFinding = ({ cause, reason }: Outage): Finding => ({
     'Check REDIS_URL, and that the server is running and accepts connections from this machine.',
 })
 
-/** What a server says that takes no connection, or is no cluster. */
+/** What a server says when it takes no connection or is no cluster, and what to do about it. */
 const refusals: [RegExp, string][] = [
   [/^DENIED/, 'Give Redis a password, with `requirepass` or an ACL user, and add it to REDIS_URL.'],
   [/max number of clients/, 'See `redis-cli client list` for who is connected, or raise `maxclients`.'],
   [/cluster support disabled/, 'Put one URL into REDIS_URL: several name the nodes of a Redis Cluster.'],
 ]
 
-/** Where servers hang up, what one of them says about it; the other outages speak for themselves. */
+/** Finds out why servers just hang up, by asking one of them. Other outages explain themselves. */
 async function explained(outages: readonly Outage[], { nodes, tls }: RedisServers) {
   const others = outages.filter(({ cause }) => cause !== 'disconnected')
   if (others.length === outages.length) return outages
@@ -93,7 +93,7 @@ async function explained(outages: readonly Outage[], { nodes, tls }: RedisServer
 }
 
 /**
- * A server that takes no connection says why, before it has read anything, and hangs up. To a client
+ * A server that takes no connection says why and hangs up, before it has read anything. To a client
  * that sends its first commands at once, that looks like a broken connection.
  */
 async function refusalOf(
@@ -105,7 +105,7 @@ async function refusalOf(
   return /^-(.*?)(?:\. |\r\n)/.exec(String(said))?.[1] ?? null
 }
 
-/** One that does hangs up on a client that does not, and says nothing. */
+/** A server that expects TLS hangs up on a plaintext client without a word. */
 async function speaksTls({ host, port }: RedisServers['nodes'][number]): Promise<boolean> {
   return (await first(tlsConnect({ host, port, rejectUnauthorized: false }), 'secureConnect')) !== null
 }
@@ -137,7 +137,7 @@ async function examineServer(node: Redis, isCluster: boolean): Promise<Finding[]
     if (!scans) rows.push(noScan(`Redis${where}`))
     return rows
   } catch {
-    // The counter has said more.
+    // The outage of the counter says more.
     return []
   }
 }

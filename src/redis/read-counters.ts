@@ -66,8 +66,8 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
     const visitKnown = (isWanted: (keyId: string) => boolean) =>
       visitCounts(known, visit, { isWanted, signal, above })
     if (isLocal) scanned += await visitKnown(isUnread)
-    // Those were read and counted already, but here they may be higher. What Redis loses when the
-    // minute is over, no hit can notice.
+    // Redis has been read, but this instance may know higher counts. No hit notices what Redis loses
+    // once the minute is over, so the counts are compared here.
     const isLost = above === undefined && confirmed < known.size
     if (lastCounts.mayLackCounts(minute) || isLost) await visitKnown((keyId) => !isUnread(keyId))
     return { complete: !isLocal && !signal?.aborted, scanned, mode: isLocal ? 'local' : 'shared', fault }

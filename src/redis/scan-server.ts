@@ -21,8 +21,8 @@ export interface ServerScan extends ScanOptions {
 }
 
 /**
- * Names looked at in one slice. Meanwhile hits wait. With 200, this process spends as much again on
- * sending and reading slices.
+ * Names looked at in one slice; hits wait until the server is done with it. With 200, this process
+ * would spend twice as much time on sending and reading slices.
  */
 const sliceNames = 400
 
@@ -52,7 +52,7 @@ export async function scanServer(redis: Redis, options: ServerScan): Promise<Err
   return null
 }
 
-/** A slice that asks for more was measured while the server had no core to run on. */
+/** A longer pause can only follow from a slice that was read while the server had no core to run on. */
 const pauseMaxMs = 10_000
 
 /** How long to wait after a slice, so that the server spends no more than its share on the scan. */

@@ -113,7 +113,7 @@ export function loadScripts(client: Redis | Cluster): Scripts {
 /** The usual case with many keys. */
 const isOneEach = (hits: number[]) => hits.every((count) => count === 1)
 
-/** Reads the reply of sql/redis/hit.lua for so many keys. */
+/** Reads the reply of sql/redis/hit.lua for this many keys. */
 function unpack(packed: Buffer, keys: number): HitReply {
   const end = 16 + 16 * keys
   const reply: HitReply = []

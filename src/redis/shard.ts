@@ -60,7 +60,7 @@ export function createShard(options: ShardOptions): Shard {
     hits.answer(counts, versions, { nowMs, monoMs: performance.now(), shared: true })
   }
 
-  /** The reply of a call whose hits were counted locally: it continues the counts, nothing else. */
+  /** The late reply of a call whose hits were counted locally: only the counts are of use. */
   function remember(hits: Hits, reply: HitReply) {
     const minute = minuteOf((reply[0] as number) * 1000)
     hits.keyIds.forEach((keyId, i) => {
