@@ -235,7 +235,10 @@ function wholeNumber(text: string, min: number, max: number): number | undefined
   return /^[0-9]+$/.test(text) && value >= min && value <= max ? value : undefined
 }
 
-/** `new URL` alone would also take https:/example.com and repair it. A user would be in every error. */
+/**
+ * `new URL` alone would accept and repair https:/example.com. A user or password would show in the
+ * `docs_url` of every error.
+ */
 function parseBaseUrl(text: string): string | undefined {
   if (!/^https?:\/\/[^/\\?#@]+(?:\/[^?#]*)?$/.test(text) || !URL.canParse(text)) return undefined
   return new URL(text).href.replace(/\/+$/, '')
@@ -292,7 +295,7 @@ function isAddressBlock(text: string): boolean {
   if (['loopback', 'linklocal', 'uniquelocal'].includes(text)) return true
   if (isIP(text.replace(/\/[0-9]+$/, '')) === 0) return false
   try {
-    // It takes no block of 0 bits, and zones of letters and digits only.
+    // Refuses /0 blocks, and IPv6 zones with anything but letters and digits.
     compile(text)
     return true
   } catch {

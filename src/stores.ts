@@ -61,8 +61,8 @@ export type Lease = string
 
 /**
  * `count`: this hit's number in the minute, from 1; below 1 if there was no room to count it.
- * `version`: a number if no answered change is later (0 where nothing is shared, so nothing is
- * known).
+ * `version`: the key's latest version, or a lease if the shared counter cannot confirm one. Where
+ * nothing is shared: the latest that this process knows of, 0 if none.
  */
 export type OnCounted = (count: number, version: number | Lease, reply: CountReply) => void
 
@@ -124,23 +124,23 @@ export interface Counter {
    */
   scan(minute: number, visit: VisitCounts, options?: ScanOptions): Promise<Scan>
   /**
-   * The counts of at least one key in these minutes, key after key: 0 where there is none, and no
-   * less than this instance has seen. Never rejects.
+   * The counts of these keys (at least one) in these minutes, grouped by key. 0 where nothing was
+   * counted, and never less than this instance has seen. Never rejects.
    */
   countsOf(keyIds: string[], minutes: number[]): Promise<{ counts: number[]; mode: CountingMode }>
   /**
-   * The counts of this or the last minute as this instance saw them at its own last hit of each key,
-   * by key. Changes with every hit.
+   * By key, the count in this or the last minute that this instance saw at its own latest hit.
+   * Changes with every hit.
    */
   known(minute: number): ReadonlyMap<string, number>
   /**
-   * The counting clock, Unix milliseconds; in a cluster the one furthest behind, so that a minute
-   * before it is over on every node. Never rejects.
+   * The counting clock, Unix milliseconds. In a cluster, the clock that is furthest behind: a minute
+   * that is over by it is over on every node. Never rejects.
    */
   now(): Promise<number>
   /**
    * How many requests this instance has counted in this minute or the one before it, shared or not,
-   * since it was last asked.
+   * since the last call.
    */
   takeHits(minute: number): number
   /**
@@ -465,7 +465,7 @@ export interface Instance extends Omit<InstanceReport, 'uptimeS'> {
   silentS: number
 }
 
-/** Numbers by which instances agree that they have given up old copies (guard/old-copies.ts). */
+/** Numbers that show when all instances have given up their old copies (guard/old-copies.ts). */
 export interface Fences {
   /** A fence higher than any before. */
   raise(): Promise<number>
@@ -512,9 +512,9 @@ export interface AuditFilter {
   /** Before this moment, in Unix seconds. */
   until?: number | undefined
   limit: number
-  /** The limit is that of each event, not of all together. */
+  /** The limit applies to each event, not to the whole list. */
   limitsEach?: boolean
-  /** Only entries behind this one. */
+  /** Only entries that follow this one in the list. */
   after?: AuditPosition | undefined
 }
 

@@ -54,7 +54,7 @@ interface Shared {
 
 export async function openGuarding(config: Config, log: Lines, options: GuardingOptions): Promise<Guarding> {
   const metrics = createMetrics()
-  // Called while the stores open too: there is no gate yet, and no cached key.
+  // May be called while the stores are still opening: there is no gate yet, and no cached key.
   let invalidateCache = () => {}
   let createPartitions = () => {}
   const stores = await openStores(config, {
@@ -105,14 +105,14 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
     async close() {
       maintenance.stop()
       await guard.drained()
-      // At once: a use of a key whose row is locked waits for seconds.
+      // In parallel: the last use of a key whose row is locked waits for seconds.
       await Promise.all([guard.lastUsed.close().catch(() => {}), collector.close(), heartbeat.close()])
       await stores.close()
     },
   }
 }
 
-/** What decides requests, and what it leaves to do after them. */
+/** The gate that decides requests, and the work that it leaves for the background. */
 function createRequestGuard(config: Config, { stores, metrics, log }: Shared, patience: number) {
   const { keys, audit, counter, hasher, cachePolicy } = stores
   const lastUsed = createLastUsed({

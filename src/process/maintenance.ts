@@ -28,8 +28,8 @@ export async function startMaintenance(stores: Pick<Stores, 'maintain' | 'create
   round()
   return {
     /**
-     * The timer stands still while the machine sleeps, and the clock of Postgres may jump. Drops
-     * nothing, because that clock may be wrong.
+     * The hourly round is not enough: its timer stands still while the machine sleeps, and the clock
+     * of Postgres may jump. Drops nothing, because that clock may be wrong.
      */
     createPartitions() {
       if (performance.now() - createdAtMs < createEveryMs) return

@@ -48,8 +48,8 @@ const sizes = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 let processMetrics: Registry | undefined
 
 /**
- * Made once: what collects them never stops, and would keep each registry that it was made for. A
- * process of an application may open and close many guards.
+ * Made once per process, because their collector never stops and holds on to its registry: an
+ * application may open and close many guards, and would leak a registry for each.
  */
 function metricsOfProcess() {
   if (processMetrics === undefined) {

@@ -24,8 +24,8 @@ export function clockFinding(about: string, serverMs: number, beforeMs: number, 
 }
 
 /**
- * Node's messages for sockets have the address, where a mistyped URL may have put a password. A word
- * in quotes is a name of the server's.
+ * Node's socket errors contain the address, and with a mistyped URL that may be a password. A code
+ * in quotes does not count: the server sent it as a name.
  */
 export const withoutAddress = (message: string): string => {
   const code = /(?<!\S)(E[A-Z_]{4,}|CONNECT_TIMEOUT)\b/.exec(message)?.[1]

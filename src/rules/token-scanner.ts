@@ -20,7 +20,7 @@ export function tokenScanner({ prefix, tokenLength, isWellFormed }: TokenFormat)
 
   return function scan(chunk: Buffer): string[] {
     const found: string[] = []
-    // Holds each token that the border cuts, and none that lies in the chunk.
+    // Contains every token that crosses the border, and none that lies within the chunk.
     const border = Buffer.concat([rest, chunk.subarray(0, tokenLength - 1)])
     addTokensIn(border, found)
     addTokensIn(chunk, found)
@@ -38,7 +38,7 @@ export function tokenScanner({ prefix, tokenLength, isWellFormed }: TokenFormat)
     }
   }
 
-  /** Says no without making a text of the bytes, which takes much longer. */
+  /** Rejects most candidates without decoding their bytes, which would take much longer. */
   function isRunAt(text: Buffer, from: number): boolean {
     const end = from + tokenLength - start.length
     let to = from

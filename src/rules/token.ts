@@ -32,7 +32,7 @@ export interface TokenFormat {
    * several times (`%255f`), and whole tokens without their prefix.
    */
   redact(text: string): string
-  /** Whether a text could only be the beginning of the part that is shown: too little to find a key. */
+  /** Whether a text is only the beginning of a display prefix: too short to find a key by. */
   isPartialPrefix(text: string): boolean
 }
 

@@ -23,7 +23,7 @@ const usualPoints = { minute: 60, hour: 48, day: 30 }
 export const stepStartS = (step: UsageStep, atS: number): number =>
   Math.floor(atS / usageStepS[step]) * usageStepS[step]
 
-/** No step begins in the future: `nowS`, in Unix seconds. */
+/** No step begins after `nowS`, in Unix seconds. */
 export function usageRange(
   { since, until, step = 'minute' }: UsageQuery,
   nowS: number,

@@ -123,14 +123,17 @@ export function createCollector(options: CollectorOptions): Collector {
     const claim = await usage.claim(minute)
     if (claim === 'claimed') {
       const whole = await storeCounts(minute)
-      // Another try once the claim has ended, maybe by an instance that reaches Redis.
+      // Once the claim has ended, an instance tries again, perhaps one that reaches Redis.
       if (!whole && minute !== lostMinute && !mayHaveExpired(minute, clock.nowMs)) return false
       if (!(await usage.finish(minute, { whole, done: true }))) onIncomplete(minute)
     }
     return claim !== 'taken'
   }
 
-  /** If this process is killed in this minute, its report shows that counts are missing. */
+  /**
+   * Reports that this process has begun to count in the current minute. If it is killed before the
+   * report at the end, that shows.
+   */
   async function open(): Promise<number> {
     const nowMs = await now()
     const current = minuteOf(nowMs)
@@ -156,7 +159,7 @@ export function createCollector(options: CollectorOptions): Collector {
     for (const minute of [last - 1, last]) {
       if (minute <= doneThrough!) continue
       const isDone = await collect(minute)
-      // Not past one that another instance has claimed: it may be killed.
+      // Never skip a minute that another instance has claimed: that instance may be killed.
       if (isDone && (minute < last || doneThrough! >= last - 1)) doneThrough = minute
     }
     if (rolledUpMinute === openMinute) return

@@ -54,7 +54,7 @@ export const createUsageHistory = ({ usage, counter }: UsageHistoryOptions): Usa
         since: sinceS,
         until: untilS,
         data,
-        // Before the key there was nothing to lose.
+        // Nothing can be missing from before the key was created.
         incomplete: [...new Set([...incomplete, ...lacking])]
           .sort((a, b) => a - b)
           .filter((start) => start + usageStepS[step] > createdAt),

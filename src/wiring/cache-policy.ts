@@ -15,8 +15,8 @@ export interface CachePolicy {
 }
 
 /**
- * With an embedded Postgres. The command line need not have the REDIS_URL of the service, and then
- * waits this long for it, so it is short.
+ * With an embedded Postgres. Short, because a command waits this long for the service to see its
+ * change if it was not given the service's REDIS_URL.
  */
 const aloneCacheTtlMs = 1000
 

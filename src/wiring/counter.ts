@@ -5,7 +5,7 @@ import { createMemoryCounter } from '../memory/counter.ts'
 import type { Counter } from '../stores.ts'
 import type { OpenOptions } from './options.ts'
 
-/** A server that does not count by then is down, and the instance starts without it. */
+/** How long to wait for Redis to count. After that, the instance starts without it. */
 const redisWaitMs = 1000
 
 /** `alone`: no other process caches keys of this database. */

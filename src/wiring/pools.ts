@@ -28,7 +28,7 @@ export interface Pools extends Record<Purpose, Pool> {
   close(): Promise<void>
 }
 
-/** A server under load may take longer than a request may wait. */
+/** A server under load may take longer to connect than the deadline of a request. */
 const connectAttempts = 5
 
 async function connect(pool: Pool): Promise<void> {
@@ -41,7 +41,7 @@ async function connect(pool: Pool): Promise<void> {
   }
 }
 
-/** Of a command. Other pools connect when it asks for something. */
+/** What a command connects at its start. Its other pools connect when they are first used. */
 const commandPurposes: Purpose[] = ['management']
 const servicePurposes: Purpose[] = [...commandPurposes, 'lookups', 'audit', 'background', 'instances']
 

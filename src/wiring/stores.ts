@@ -47,7 +47,7 @@ export interface Stores extends Pick<Database, 'embedded' | 'applied'> {
 
 export type OnDropped = (partitions: string[]) => void
 
-/** A request is then answered 503. Instances report once a second, so two reports fit. */
+/** After this, the change is answered 503. Instances report once a second, so two reports fit. */
 const requestFenceTimeoutMs = 4000
 /** A command waits until a silent instance may use no copy any more. */
 const commandFenceTimeoutMs = 5000
