@@ -6,8 +6,8 @@ import { since, step, until } from './options.ts'
 
 const sparklineWidthMax = 60
 
-/** What is not known here, by who counts. */
-const withoutNow = {
+/** What this process cannot see of the current minute, by how requests are counted. */
+const currentMinuteNotes = {
   shared: null,
   local: 'Redis is not counting: the current minute may be missing',
   memory: 'Without Redis, only the service knows the minutes that it has not stored yet',
@@ -44,7 +44,7 @@ export const usage = command<{ since?: number; until?: number; step?: UsageStep 
         String(limited),
         usage.incomplete.includes(start) ? 'at least' : '',
       ])
-    const note = usage.until > Date.now() / 1000 ? withoutNow[mode] : null
+    const note = usage.until > Date.now() / 1000 ? currentMinuteNotes[mode] : null
     const atLeast = usage.incomplete.length > 0 ? 'at least ' : ''
     return {
       json: usage,

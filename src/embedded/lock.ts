@@ -95,7 +95,7 @@ export function isTakenOver(path: string): boolean {
 }
 
 // In a thread, because a set-up and a start of Postgres block the main one for as long as they take.
-const touching = `
+const touchScript = `
   const { utimesSync } = require('node:fs')
   const { path, everyMs } = require('node:worker_threads').workerData
   setInterval(() => {
@@ -108,14 +108,14 @@ const touching = `
 export function keepTouching(path: string): () => void {
   const workerData = { path, everyMs: touchEveryMs }
   // A module that the application preloads, by argument or by NODE_OPTIONS, may fail in a thread.
-  const worker = new Worker(touching, { eval: true, execArgv: [], env: {}, workerData })
+  const worker = new Worker(touchScript, { eval: true, execArgv: [], env: {}, workerData })
   worker.unref()
   return () => void worker.terminate()
 }
 
 /**
- * To be called every `lookAgainMs`. The owner, or null if there is none. Removes the lock of an
- * owner that was killed.
+ * Returns a function to call every `lookAgainMs`: it finds the owner, or null if there is none, and
+ * removes the lock of an owner that was killed.
  */
 export function watchLock(path: string): () => Owner | null {
   const breaking = `${path}.breaking`

@@ -11,7 +11,7 @@ import { createTopCounts, type TopCounts } from './top-counts.ts'
 export type WhichMinute = 'current' | 'last'
 
 export interface Board {
-  /** Rejects only for a fault of our own. */
+  /** Rejects only on a bug of ours, never because a server is down. */
   read(which: WhichMinute, lane: Operator): Promise<BoardView>
   /** Ends the scan. */
   close(): void
@@ -118,33 +118,37 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
     return found
   }
 
-  async function scan(of: Minute) {
-    if (isIdle || minutes.get(of.minute) !== of) return
-    of.stop = new AbortController()
-    const { signal } = of.stop
-    of.startedMs = await counter.now()
-    of.scanned = 0
+  async function scan(entry: Minute) {
+    if (isIdle || minutes.get(entry.minute) !== entry) return
+    entry.stop = new AbortController()
+    const { signal } = entry.stop
+    entry.startedMs = await counter.now()
+    entry.scanned = 0
     const visit = (slice: KeyCount[], read: number) => {
-      of.scanned += read
-      of.top.add(slice)
+      entry.scanned += read
+      entry.top.add(slice)
     }
-    const done = await counter.scan(of.minute, visit, { signal, above: of.top.floor, share: spareShare() })
-    of.done = { ...done, startedMs: of.startedMs, endedMonoMs: performance.now() }
+    const done = await counter.scan(entry.minute, visit, {
+      signal,
+      above: entry.top.floor,
+      share: spareShare(),
+    })
+    entry.done = { ...done, startedMs: entry.startedMs, endedMonoMs: performance.now() }
   }
 
   /** Costs Redis nothing: the busiest keys of a busy instance need not wait until they are scanned. */
-  function addKnown(of: Minute) {
+  function addKnown(entry: Minute) {
     const slice: KeyCount[] = []
     while (slice.length < knownMax) {
-      const next = of.known.next()
+      const next = entry.known.next()
       if (next.done) {
-        of.known = counter.known(of.minute).entries()
+        entry.known = counter.known(entry.minute).entries()
         break
       }
       const [keyId, count] = next.value
       slice.push({ keyId, count })
     }
-    of.top.add(slice)
+    entry.top.add(slice)
   }
 
   /** The last scan, unless it began before the end of a minute that is now over. */
@@ -152,27 +156,27 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
     done !== null && (isCurrent || minuteOf(done.startedMs) > minute) ? done : null
 
   /** Waits for a scan that is not too old, or for what a longer one has found so far. */
-  async function refresh(of: Minute, isCurrent: boolean) {
-    const done = usable(of, isCurrent)
+  async function refresh(entry: Minute, isCurrent: boolean) {
+    const done = usable(entry, isCurrent)
     if (done?.complete && !isCurrent) return
     if (done !== null && performance.now() - done.endedMonoMs < freshMs) return
-    if (of.scanning === null) {
-      of.scanning = lastScan.then(() => scan(of))
-      lastScan = of.scanning.finally(() => {
-        of.scanning = null
+    if (entry.scanning === null) {
+      entry.scanning = lastScan.then(() => scan(entry))
+      lastScan = entry.scanning.finally(() => {
+        entry.scanning = null
       })
     }
-    await Promise.race([of.scanning, sleep(patienceMs)])
+    await Promise.race([entry.scanning, sleep(patienceMs)])
   }
 
-  async function look(of: Minute, isCurrent: boolean, lane: Operator): Promise<BoardView> {
-    await refresh(of, isCurrent)
-    addKnown(of)
-    const ranking = await rankKeys({ counter, keys }, { ...of, isRising: isCurrent, lane })
-    const unfinished = { ...of, complete: false, mode: counter.mode(), fault: null }
-    const { startedMs, complete, scanned, mode, fault } = usable(of, isCurrent) ?? unfinished
-    const lost = counter.mayLackCounts(of.minute)
-    return { minute: of.minute, asOfMs: startedMs, complete, scanned, mode, fault, lost, ...ranking }
+  async function look(entry: Minute, isCurrent: boolean, lane: Operator): Promise<BoardView> {
+    await refresh(entry, isCurrent)
+    addKnown(entry)
+    const ranking = await rankKeys({ counter, keys }, { ...entry, isRising: isCurrent, lane })
+    const unfinished = { ...entry, complete: false, mode: counter.mode(), fault: null }
+    const { startedMs, complete, scanned, mode, fault } = usable(entry, isCurrent) ?? unfinished
+    const lost = counter.mayLackCounts(entry.minute)
+    return { minute: entry.minute, asOfMs: startedMs, complete, scanned, mode, fault, lost, ...ranking }
   }
 
   return {
@@ -181,13 +185,13 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
       isIdle = false
       const nowMs = await counter.now()
       const isCurrent = which === 'current'
-      const of = minuteAt(minuteOf(nowMs) - (isCurrent ? 0 : 1), nowMs)
+      const entry = minuteAt(minuteOf(nowMs) - (isCurrent ? 0 : 1), nowMs)
       const monoMs = performance.now()
       for (const [name, { untilMs }] of views) if (monoMs >= untilMs) views.delete(name)
-      const name = `${which} ${of.minute}`
+      const name = `${which} ${entry.minute}`
       const seen = views.get(name)
       if (seen) return seen.view
-      const view = look(of, isCurrent, lane)
+      const view = look(entry, isCurrent, lane)
       const made = { untilMs: monoMs + freshMs, view }
       views.set(name, made)
       const { complete, named } = await view

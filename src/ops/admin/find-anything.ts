@@ -35,7 +35,7 @@ const entriesMax = 10
 /** Keys shown if several begin alike. */
 const keysMax = 10
 
-/** Null if there is none, or another one too. */
+/** The only id among these; null if there is none or more than one. */
 const onlyOne = (ids: (string | null)[]) => (new Set(ids).size === 1 ? ids[0]! : null)
 
 export interface LookupCaller {
@@ -49,9 +49,9 @@ const mayRevealKey = /[0-9A-Za-z]{16}|%/
 const likeSecret = /(?=[0-9A-Za-z]*[A-Z])(?=[0-9A-Za-z]*[a-z])[0-9A-Za-z]{30}/
 
 /** Outer white space is ignored, except in an external id that has it. Null if there is no such thing. */
-export type LookUp = (query: string, caller: LookupCaller) => Promise<Lookup | null>
+type FindAnything = (query: string, caller: LookupCaller) => Promise<Lookup | null>
 
-export function createLookup(options: FindOptions): LookUp {
+export function createLookup(options: FindOptions): FindAnything {
   const { keys, users, audit, counter, hasher, tokenFormat } = options
   const prefixLength = tokenFormat.displayPrefixLength
 
@@ -70,14 +70,14 @@ export function createLookup(options: FindOptions): LookUp {
       if (found!.length > 1) return { type: 'keys', keys: found!.map(caller.toBody) }
       if (found!.length === 1) return aboutKey(found![0]!, caller)
     }
-    const byName = async () => aboutUser(await byExternalId(given, query, lane), caller)
-    if (query.startsWith('req_')) return (await aboutRequest(query, caller)) ?? byName()
-    return (await byId(query, caller)) ?? (await byName()) ?? aboutRequest(query, caller)
+    const byExternalId = async () => aboutUser(await userWithExternalId(given, query, lane), caller)
+    if (query.startsWith('req_')) return (await aboutRequest(query, caller)) ?? byExternalId()
+    return (await byId(query, caller)) ?? (await byExternalId()) ?? aboutRequest(query, caller)
   }
 
-  async function byExternalId(given: string, trimmed: string, lane: Operator): Promise<User | null> {
+  async function userWithExternalId(given: string, trimmed: string, lane: Operator): Promise<User | null> {
     for (const text of new Set([given, trimmed])) {
-      const [user] = (await users.list({ limit: 1, ...named(text) }, lane))!
+      const [user] = (await users.list({ limit: 1, ...externalIdFilter(text) }, lane))!
       if (user !== undefined) return user
     }
     return null
@@ -87,10 +87,10 @@ export function createLookup(options: FindOptions): LookUp {
     likeSecret.test(text) || (mayRevealKey.test(text) && tokenFormat.redact(text) !== text)
 
   /**
-   * What may be most of a key is sent to Postgres as its hash only, even if that reads every user:
-   * an external id may look like a key.
+   * An external id may look like a key. A text that may be most of a key reaches Postgres only as a
+   * hash, although finding a hash reads every user.
    */
-  function named(text: string) {
+  function externalIdFilter(text: string) {
     return mayShowKey(text)
       ? { externalIdHash: createHash('sha256').update(text).digest('hex') }
       : { externalId: text }
