@@ -114,7 +114,7 @@ export function createKeyChanges(
           return { ok: true, key }
         }
         if (outcome === 'already_rotated') return { ok: false, reason: outcome, successorId: successor_id }
-        // The function refuses an active key only for its owner.
+        // The function refuses an active key only if its owner is deleted.
         if (outcome === 'not_active')
           return { ok: false, reason: still_active ? 'owner_deleted' : 'not_active' }
         if (outcome === 'absent' || outcome === 'limit_reached') return { ok: false, reason: outcome }
@@ -131,7 +131,7 @@ export function createKeyChanges(
             entry => ${entry}) as revoked
           cross join lateral (select (revoked.stored).*) as key`
         const { outcome, id: revokedId } = row!
-        // Without a row, it is the caller's key that is revoked.
+        // `revoked` without a row is a denial: the caller's own key is revoked.
         if (outcome === 'revoked' && revokedId !== null) {
           // Even if it was revoked before: see the repeated rotation.
           committed(versionOf(row!))

@@ -35,8 +35,7 @@ const serverRole = (sql: Query) => sql`(
 
 export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): KeyStore {
   /**
-   * Each user has their own lane, and each operator, so a flood from one of them holds up no one
-   * else.
+   * Each user and each operator has a lane, so a flood from one of them holds up no one else.
    */
   const manage = <T>(lane: string | null | undefined, work: (sql: Query) => Promise<T>) =>
     pools.management.run(work, lane ?? undefined)

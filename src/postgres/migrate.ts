@@ -66,8 +66,8 @@ export async function migrate(
     fetch_types: false,
     connect_timeout: timeoutMs / 1000,
     onnotice: () => {},
-    // Off, it would turn the '\S' of a CHECK into 'S'. One message is parsed as a whole, so a `set`
-    // inside it comes too late.
+    // Without standard_conforming_strings, Postgres would read the '\S' of a CHECK as 'S'. A `set` in
+    // the script would come too late: Postgres parses the message as a whole.
     connection: { application_name: 'latchkey migrate', standard_conforming_strings: 'on' },
   })
   const inTime = <T>(work: PromiseLike<T>) => within(work, timeoutMs, signal)
@@ -173,7 +173,7 @@ export async function compareSchema(sql: Query) {
   return { version, missing, unknown: version - files.at(-1)!.version }
 }
 
-/** outdated: another instance applied them first. Otherwise what it has waited for in vain. */
+/** outdated: another instance applied them first. instance, tables: what it gave up waiting for. */
 async function apply(sql: Sql, missing: MigrationFile[]): Promise<'applied' | 'outdated' | MigrationWait> {
   const before = missing[0]!.version - 1
   try {

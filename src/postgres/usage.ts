@@ -149,8 +149,8 @@ interface Asked {
 type Unrolled = { [step in UsageStep]?: number | null }
 
 /**
- * Only a running instance rolls up, so these may be long ago. What a clock that was ahead has rolled up
- * does not count (sql/postgres/023.do.usage-of-clocks-ahead.sql).
+ * Nothing is rolled up while no instance runs, so these may be long ago. Steps that were rolled up too
+ * early, by a clock that was ahead, do not count (sql/postgres/023.do.usage-of-clocks-ahead.sql).
  */
 async function unrolled(sql: Query): Promise<Unrolled> {
   const [row] = await sql`
@@ -175,9 +175,9 @@ async function unrolled(sql: Query): Promise<Unrolled> {
 
 /**
  * The key's points from `fromS` on: those of the step's own table, and for the steps that may not be
- * rolled up yet (at least this one and the one before) the sums of finer points. Both are there for a
- * moment, or where only a part was stored yet: the one with more requests is right. Of two with as
- * many it is the stored one, whose limit is that of its time.
+ * rolled up yet (at least this one and the one before) the sums of finer points. For a moment, or while
+ * only a part is stored, a step has both: the one with more requests is right. If they are equal, the
+ * stored one is, because it was judged by the limit of its time.
  */
 function pointsOf(asked: Asked, step: UsageStep, fromS: number): ReturnType<Query> {
   const { sql, keyId, nowS, live, untilS, unrolledS } = asked
