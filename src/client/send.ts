@@ -14,7 +14,7 @@ export interface ClientOptions {
   timeoutMs?: number
   /** Attempts after the first. Default 2. */
   retries?: number
-  /** A longer `Retry-After` is not waited for: the call rejects at once. Default 60, a whole minute of limits. */
+  /** If `Retry-After` is longer, the call rejects at once. Default 60: every limit resets within a minute. */
   retryAfterMaxS?: number
   /** Instead of the global `fetch`: for a proxy, an agent or a test. */
   fetch?: (url: string, init: RequestInit) => Promise<Response>
@@ -96,7 +96,7 @@ export function createSend(token: string, options: ClientOptions): Send {
           ...(json !== undefined && { 'content-type': 'application/json' }),
         },
         ...(json !== undefined && { body: json }),
-        // The service sends none. Followed, a POST would become a GET, and its answer a wrong one.
+        // The service sends no redirect. Following one would turn a POST into a GET.
         redirect: 'manual',
         signal: signal === undefined ? timeout : AbortSignal.any([signal, timeout]),
       })
@@ -148,7 +148,7 @@ function parse(text: string): unknown {
 }
 
 function sleep(ms: number, given: AbortSignal | undefined): Promise<void> {
-  // One of its own: Node takes many listeners on one signal for a leak.
+  // A signal of our own, because Node warns of a leak if one signal has many listeners.
   const signal = given && AbortSignal.any([given])
   return new Promise((resolve, reject) => {
     const stop = () => {

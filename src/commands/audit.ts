@@ -19,7 +19,7 @@ import { followAudit } from './follow.ts'
 import { aboutUser, event, follow, key, limit, reason, rows, since, until } from './options.ts'
 
 const listLimitDefault = 100
-/** What is shown of the past before the first new entry. */
+/** Entries shown before the first new one. */
 const followLimitDefault = 10
 const statsLimitDefault = 10
 const statsSpanS = 3600
@@ -65,7 +65,7 @@ const row = (entry: AuditEntry) =>
     entry.ip,
   ].map((value) => value ?? '-')
 
-/** As wide as nearly all of the values. */
+/** Wide enough for nearly all values. */
 const followWidths = [24, 30, 13, 14, 30, 6]
 
 export const entriesTable = (entries: AuditEntry[]) => table(head, entries.map(row))
@@ -74,7 +74,7 @@ const find = command('find <req_…>', {
   summary: 'show why a request was refused, or what it changed',
   example: 'audit find req_0mwpepm4t0000025uf9bfeblpp',
   async run({ config, args: [id = ''] }) {
-    // The package's callers choose request ids, so any text may be one, but for a key.
+    // Applications that use the package choose their request ids: any text but a key may be one.
     const isKey = tokenFormat(config.tokenPrefix).isIn(id)
     const [entry, ...more] = isKey ? [] : await withReaders(config, ({ audit }) => audit.find(id))
     if (entry === undefined) throw new Error(`no audit entry has the request id ${id}`)

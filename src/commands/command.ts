@@ -50,7 +50,7 @@ export function command<O = unknown>(usage: string, definition: Definition<O>): 
   made.addHelpText('after', `\nExample:\n  latchkey ${example}`)
   return made.action(async () => {
     const given = made.opts<O & { json?: true }>()
-    // Of both, commander would take the last one.
+    // Given both, commander would use the last one.
     const both = [...words].find((word) => words.has(`no-${word}`))
     words.clear()
     if (both) throw new Error(`--${both} and --no-${both} contradict each other`)

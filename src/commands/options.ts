@@ -118,8 +118,8 @@ const compactDate = /^((?:19|20)\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$/
 const isoDate = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(Z|[+-]\d\d:?\d\d)?)?$/
 
 /**
- * Null if it is neither Unix seconds nor a date that exists. All we print is UTC: without a zone,
- * so is this.
+ * Null if it is neither Unix seconds nor a date that exists. Without a zone it is UTC, like every time
+ * that we print.
  */
 function momentS(name: string, text: string): number | null {
   const compact = compactDate.exec(text)

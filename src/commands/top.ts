@@ -10,7 +10,7 @@ import { sort, topRows } from './options.ts'
 import { printable } from './printable.ts'
 
 const redrawMs = 1000
-/** With very many keys, one table shows what was read by then. */
+/** Prints what has been read by then: with very many keys, a scan takes longer. */
 const onceMsMax = 10_000
 const againMs = 100
 const ctrlC = '\x03'
@@ -56,7 +56,7 @@ async function once(read: () => Promise<Counters>): Promise<Counters> {
   }
 }
 
-/** On the alternate screen, so that the terminal is afterwards as it was before. */
+/** Uses the alternate screen, so that the terminal looks untouched afterwards. */
 async function live(read: () => Promise<Counters>): Promise<void> {
   const { stdin, stdout } = process
   const quit = new AbortController()
@@ -103,6 +103,6 @@ function linesOf({ minute, as_of, source, complete, scanned, fault, named, keys 
     ...(named ? [] : ['Postgres is down: no names and limits']),
   ]
   const about = `minute ${moment(minute)}  as of ${moment(as_of)}  ${scanned} keys`
-  // On a line of their own, where a terminal of 80 columns cuts nothing off.
+  // The notes get a line of their own: at 80 columns, a longer one would be cut off.
   return [about, notes.join('; '), ...table(head, rows)]
 }

@@ -35,7 +35,7 @@ export function logSince(path: string, offset: number): string {
   }
 }
 
-/** The last line that gives a reason, or else the last line. Of a full disk, others are a consequence. */
+/** The last line that gives a reason, or else the last line. A full disk causes the faults after it. */
 export function lastRelevantLine(output: string): string {
   // Before it has a log, Postgres explains itself over several lines.
   const early = /^(?:\S*\/)?postgres: (.+)/ms.exec(output)?.[1]

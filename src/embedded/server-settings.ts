@@ -1,6 +1,6 @@
 /** How the embedded Postgres runs: small, local, and losing no change. */
 
-/** On the command line, where they hold over whatever the directory's postgresql.conf says. */
+/** For the command line, which overrides the postgresql.conf of the directory. */
 export const settings = (port: number): string[] =>
   [
     'listen_addresses=127.0.0.1',

@@ -14,7 +14,7 @@ export interface EventsOptions extends LiveSourcesOptions {
   hasTokens: boolean
 }
 
-/** Then the browser connects again at once, if its session is still good. */
+/** After this a stream ends. The browser reconnects at once, if its session is still valid. */
 const viewMaxMs = 15 * 60_000
 /** Milliseconds after which a browser connects again. */
 const retryAfter = (ms: number) => `retry: ${ms}\n\n`

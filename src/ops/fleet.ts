@@ -34,9 +34,9 @@ export interface FleetOptions {
   own: () => InstanceReport
 }
 
-/** An instance that was not heard of for this long is not alive, as far as one can know. */
+/** An instance that has not reported for this long counts as not alive. */
 const silentAfterS = 5
-/** Reports come once a second. The traffic of one that is silent for longer goes elsewhere by now. */
+/** Reports come once a second. After a longer silence, the traffic probably goes to other instances. */
 const ratesForS = 2.5
 /** Reports further apart say nothing about the last second. */
 const apartMaxS = 10

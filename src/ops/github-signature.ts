@@ -24,8 +24,8 @@ export interface GithubSignatureOptions {
 }
 
 /**
- * Bodies in memory that may be from anybody. Each has up to a megabyte. One more fails the one that
- * has taken longest: bodies that never end keep nobody out.
+ * Maximum number of unverified bodies in memory, each of up to a megabyte. One more fails the oldest,
+ * so that bodies that never end cannot keep GitHub's reports out.
  */
 const unverifiedMax = 32
 

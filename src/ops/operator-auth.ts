@@ -5,9 +5,9 @@
  * route that says nothing is protected.
  *
  * Every refusal is recorded before the 401 is sent. Someone who guesses tokens gets few guesses a
- * minute: after that, no token helps, so a right guess shows nothing. Refusals of requests that guess
- * nothing have a budget of their own, or any page that an operator visits could keep the operator out:
- * a browser sends requests for it, but no token.
+ * minute: after that, no token helps, so a right guess shows nothing. Requests that guess no token have a
+ * separate budget. Otherwise any web page that an operator visits could lock the operator out, by
+ * making the browser send such requests.
  *
  * Runs in onRequest, for unknown routes too, so that nobody without a token learns which routes
  * exist.

@@ -21,7 +21,7 @@ const pieceS = 30
 const piecesMax = 120
 /** An entry is committed at most this long after its moment. */
 const settledAfterMs = 10_000
-/** Of the time, at most a fifth is spent on reading. */
+/** Rests four times as long as it reads, so reading takes at most a fifth of the time. */
 const restFactor = 4
 const sliceMs = 300
 /** More than there are reasons. */
@@ -48,7 +48,7 @@ export function createRefusalHour(
 
   /** Newest first. What takes long is continued the next time, and what fails is tried again. */
   async function refresh(startMs: number) {
-    // Not this machine's clock, which may be another.
+    // The clock of the entries: that of this machine may differ.
     const nowMs = await audit.now()
     const newest = Math.floor(nowMs / 1000 / pieceS)
     for (const piece of pieces.keys()) if (piece <= newest - piecesMax) pieces.delete(piece)

@@ -11,8 +11,8 @@ const graces = [
 ]
 
 /**
- * Runs a change, says how it went, and shows the new state: but leaves alone what the operator has
- * looked up while waiting.
+ * Runs a change and says how it went. Then shows the new state, unless the operator has looked up
+ * something else while waiting.
  */
 function actions({ id, name }, { isShowing, find, warn }) {
   const status = el('p', { role: 'status' })

@@ -1,6 +1,6 @@
 /**
- * Charts over time. The numbers under the pointer are also there as text; else the newest, or the
- * totals.
+ * Charts over time. The legend shows the numbers under the pointer as text; without a pointer, the
+ * newest ones or the totals.
  */
 import { nowS } from './clock.js'
 import { el } from './dom.js'
@@ -86,7 +86,7 @@ const styleOf = ({ color: name, fill, bars }) => ({
 })
 
 const historyS = 300
-/** Samples further apart: nobody looked in between. */
+/** A longer gap between two samples means that nobody was watching. */
 const gapS = 5
 
 /** The charts of the last five minutes, fed with the samples of the event stream. */

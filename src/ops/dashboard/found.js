@@ -42,7 +42,7 @@ export function showFound(panel, found, page) {
   panel.replaceChildren(heading(found, page), ...children.filter(Boolean))
   panel.hidden = false
   panel.focus({ preventScroll: true })
-  // Of a panel higher than the window, `nearest` would show the end.
+  // The heading, because `nearest` would show the end of a panel that is taller than the window.
   panel.firstChild.scrollIntoView({ block: 'nearest' })
   const usage = panel.querySelector('.usage')
   if (usage) createUsageChart(usage, key.id)
@@ -119,7 +119,7 @@ const keyTable = (keys, { find }) =>
     ]),
   )
 
-/** What an operator can do is there at once, and stays if this cannot be read. */
+/** Filled in when it is read. The operator's actions do not wait for it, and stay if it fails. */
 function later(part) {
   const place = el('div', {}, el('p', { textContent: 'Loading…' }))
   const failed = (error) => el('p', { className: 'fault', textContent: textOf(error) })

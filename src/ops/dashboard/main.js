@@ -84,7 +84,7 @@ function toLogin() {
   else location.reload()
 }
 
-// The session is that of all tabs, and an open one would go on showing.
+// All tabs share the session: without this, the others would go on showing data.
 const tabs = new BroadcastChannel('logout')
 tabs.addEventListener('message', () => location.reload())
 byId('logout').addEventListener('click', async () => {

@@ -10,8 +10,8 @@ import { showFound } from './found.js'
 const wholeKey = /(^|_)[0-9A-Za-z]{38}\s*$/
 
 /**
- * `find` looks something up and shows it; `findRefusals` shows the newest 401s for a reason. `done`
- * says what has been done before, in case that nothing can be shown.
+ * `find` looks something up and shows it; `findRefusals` shows the newest 401s for a reason. `done`:
+ * what a change has just done, to be said even if its result cannot be shown.
  */
 export function createSearch() {
   const query = byId('query')
@@ -48,7 +48,7 @@ export function createSearch() {
       return { type: 'refusals', reason, entries: data }
     })
 
-  /** Of several at once, the last one is shown. */
+  /** If several run at once, only the last one is shown. */
   async function show(look, done = '') {
     const search = ++searches
     const isLatest = () => search === searches
