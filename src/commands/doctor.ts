@@ -61,7 +61,7 @@ async function examineWorkers(config: Config): Promise<Finding> {
 
 /** What `serve` checks before it opens its listeners. */
 async function examineListeners({ host, opsHost, opsTokens }: Config): Promise<Finding[]> {
-  const { isLoopback } = await import('../ops/operator-auth.ts')
+  const { isLoopback } = await import('../ops/request-origin.ts')
   const [service, ops] = await Promise.all([host, opsHost].map((name) => lookup(name).catch(() => null)))
   const findings: Finding[] = []
   if (!service) findings.push(unresolved('listener', 'HOST'))

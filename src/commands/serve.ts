@@ -1,15 +1,13 @@
 /** latchkey serve: one instance, from its first line to its last. */
-import { lookup } from 'node:dns/promises'
 import type { AddressInfo } from 'node:net'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
-import closeWithGrace from 'close-with-grace'
 import type { FastifyInstance } from 'fastify'
 import { responseDue } from '../../plugins/http-framing.ts'
 import type { Config } from '../config.ts'
 import { createDrain } from '../http/drain.ts'
 import { readGithubKeys } from '../ops/github-keys.ts'
 import { createOps } from '../ops/listener.ts'
-import { isLoopback } from '../ops/operator-auth.ts'
+import { isLoopback } from '../ops/request-origin.ts'
 import { keepTicksFast } from '../process/fast-ticks.ts'
 import { createLog, type Log } from '../process/log.ts'
 import { openService, type Service } from '../process/service.ts'
@@ -18,20 +16,13 @@ import { newId } from '../rules/id.ts'
 import { version } from '../version.ts'
 import type { Stores } from '../wiring/stores.ts'
 import { actor, print } from './command.ts'
+import { addressesOf, listenOnAll } from './listen.ts'
 import { printable } from './printable.ts'
-import { announceListening, announceStop, startWorkers, workerCount } from './workers.ts'
+import { stopOnSignal, stopWithParent } from './stop.ts'
+import { announceListening, startWorkers, workerCount } from './workers.ts'
 
-/** A stop that takes longer is aborted. */
-const closeTimeoutMs = 25_000
-/**
- * Then what is still in flight is cut off. After the longest DRAIN_SECONDS this leaves 4 s for it,
- * and 6 s for what must be written: usage takes up to 5 s.
- */
-const cutOffMs = 19_000
-const parentWatchMs = 250
-/** Within this time, a signal to all processes of a terminal is known here. */
+/** A signal to all processes of a terminal reaches this one within this time. */
 const signalDelayMs = 50
-const logFlushMs = 1000
 
 export async function serve(config: Config): Promise<undefined> {
   keepTicksFast()
@@ -61,7 +52,7 @@ export async function serve(config: Config): Promise<undefined> {
     onProgress: config.databaseUrl === null ? say : (line) => log.info(line),
   })
   let closeOps = async () => {}
-  // A stop during the start waits for it to open: it may have started a Postgres.
+  // A stop during the start waits for the service to open: it may have started a Postgres.
   closers.push(() =>
     opening.then(
       // No drain before it listens: no client knows of it yet.
@@ -105,9 +96,9 @@ export async function serve(config: Config): Promise<undefined> {
       log.error({ reason }, 'the embedded Postgres has stopped; restart Latchkey'),
     )
   } catch (error) {
-    // Ctrl-C ends initdb too, which may be known before the signal.
+    // Ctrl-C also ends initdb, and that may become known before the signal.
     await sleep(signalDelayMs)
-    // On a busy machine the time may be up before the event loop has looked for signals.
+    // On a busy machine the timer may fire before the event loop has looked for signals.
     await nextTurn()
     // Stopped during the start: the signal handler decides how the process ends.
     if (stop.signal.aborted) return undefined
@@ -126,95 +117,8 @@ export async function serve(config: Config): Promise<undefined> {
   }
 }
 
-interface Stop {
-  /** Aborted when the stop begins. */
-  signal: AbortSignal
-  /** Aborted when no request may take longer. */
-  cutOff: AbortSignal
-  /** Whether a load balancer needs time to notice. */
-  drains: boolean
-}
-
-/** At a signal or an unexpected error: calls `close`, and then ends the process. */
-function stopOnSignal(log: Log, close: () => Promise<void>): Stop {
-  const stopping = new AbortController()
-  const cuttingOff = new AbortController()
-  const stop: Stop = { signal: stopping.signal, cutOff: cuttingOff.signal, drains: false }
-  closeWithGrace({ delay: closeTimeoutMs, logger: false }, async ({ err, signal }) => {
-    // Ctrl-C comes from a person, not a load balancer.
-    stop.drains = signal === 'SIGTERM'
-    stopping.abort()
-    setTimeout(() => cuttingOff.abort(), cutOffMs).unref()
-    announceStop()
-    if (err) log.fatal({ err }, 'unexpected error: stopping')
-    else log.info({ signal }, 'stopping')
-    await close()
-    log.info('stopped')
-    // Nobody may be reading the log any more.
-    await Promise.race([new Promise((resolve) => log.flush(resolve)), sleep(logFlushMs)])
-  })
-  return stop
-}
-
 const opsTokenMissing =
   'OPS_TOKEN is required where OPS_HOST is not a loopback address: the ops listener has the admin API. Set OPS_TOKEN, or OPS_HOST=127.0.0.1'
-
-/**
- * For a name with several addresses Fastify would open more servers, without our handlers for
- * parser errors: so one address for each listener.
- */
-async function addressesOf({ opsHost, host }: Config): Promise<[ops: string, service: string]> {
-  const [ops, service] = await Promise.all(
-    [lookup(opsHost), lookup(host)].map((found) => found.catch(() => null)),
-  )
-  const faults = [
-    ...(ops ? [] : ['OPS_HOST does not resolve']),
-    ...(service ? [] : ['HOST does not resolve']),
-  ]
-  if (!ops || !service) throw new Error(faults.join('; '))
-  return [ops.address, service.address]
-}
-
-/**
- * npm passes a signal to its shell only: without this the service would outlive `npm start`. The
- * signal may also reach the service itself, and a second one would cut the stop short. So wait one
- * interval for it before sending ours.
- */
-function stopWithParent(stopping: AbortSignal) {
-  const parent = process.ppid
-  let isOrphan = false
-  const watch = setInterval(() => {
-    if (isOrphan) process.kill(process.pid, 'SIGTERM')
-    isOrphan = process.ppid !== parent
-  }, parentWatchMs)
-  watch.unref()
-  stopping.addEventListener('abort', () => clearInterval(watch))
-}
-
-interface Listener {
-  /** Of the variables that set its host and port. */
-  prefix: 'OPS_' | ''
-  server: FastifyInstance
-  host: string
-  port: number
-  /** Not to be shared with other workers. */
-  exclusive: boolean
-}
-
-/** Names everything that keeps them from listening, not only the first. */
-async function listenOnAll(listeners: Listener[]) {
-  const outcomes = await Promise.allSettled(
-    listeners.map(async ({ server, host, port, exclusive }) => server.listen({ host, port, exclusive })),
-  )
-  const faults = outcomes.flatMap((outcome, i) => {
-    if (outcome.status === 'fulfilled') return []
-    const { prefix, port } = listeners[i]!
-    const { code, message } = outcome.reason as NodeJS.ErrnoException
-    if (code === 'EADDRNOTAVAIL') return `${prefix}HOST is not an address of this machine`
-    return code === 'EADDRINUSE' ? `port ${port} is in use: choose another with ${prefix}PORT` : message
-  })
-  if (faults.length > 0) throw new Error(faults.join('; '))
-}
 
 interface Announcement {
   config: Config
