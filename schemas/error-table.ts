@@ -18,8 +18,7 @@ export const errorTable = {
     status: 400,
     type: 'invalid_request_error',
     message: 'The request body is not valid JSON.',
-    suggestion:
-      'Send the JSON object that the operation takes, encoded as UTF-8, such as {"name":"my key"}.',
+    suggestion: 'Send the JSON object that the operation takes, encoded as UTF-8, such as {"name":"my key"}.',
     about:
       'The body was empty, was cut short, was not valid UTF-8 (RFC 3629), was not valid JSON (RFC 8259), or has an object with the same member twice, which `param` then names. Nothing was changed.',
   },

@@ -96,7 +96,7 @@ async function inUrls(secret: string) {
   return answers
 }
 
-t.test('a key that is used and misused for a whole life is left nowhere', async (t) => {
+t.test('after a whole life of use and misuse, the key is stored and logged nowhere', async (t) => {
   const { id, secret } = await mint()
   const answers = await live(instance, id, secret)
   for (const { status, headers, text } of answers) {

@@ -67,7 +67,7 @@ t.test('a response that ends the connection waits for the rest of an ignored bod
   }
 })
 
-t.test('refusals are the same as ever', async (t) => {
+t.test('/v1/verify refuses like any other route', async (t) => {
   const refused = await sendRaw(instance.port, 'POST', '/v1/verify/orders', ['Content-Type: text/plain'], 'x')
   expectError(t, refused, 'unauthorized')
   const limited = await makeCaller(instance, { rateLimitRpm: 1 })

@@ -135,7 +135,7 @@ t.test('a window counts later work, but not connections that open or close', asy
   t.match(await measure({ ...rig, settle }, { ...one, load: { name: '', shoot } }, 1, 2), { cpuUs: 21 })
 })
 
-t.test('a steady load tells when its connections are open, and before they close', async (t) => {
+t.test('a steady load reports when its connections are open, and again before they close', async (t) => {
   let requests = 0
   const server = createServer((_request, response) => {
     requests++

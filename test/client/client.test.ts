@@ -45,7 +45,7 @@ t.test('a key is created, read, changed, rotated and revoked', async (t) => {
   t.equal((await latchkey.verify()).user_id, userId)
 })
 
-t.test('a list goes on over its pages, and stops when its reader does', async (t) => {
+t.test('a list reads page after page, and stops when its reader does', async (t) => {
   const names = ['a', 'b', 'c', 'd', 'e']
   for (const name of names) await latchkey.keys.create({ name })
   const active = await all(latchkey.keys.list({ limit: 2, status: 'active' }))

@@ -320,7 +320,7 @@ t.test('an id that no URL can hold is rejected like any other', async (t) => {
   t.equal(sentAtMs.length, 0)
 })
 
-t.test('a signal that is used for many calls keeps no listeners of those that are over', async (t) => {
+t.test('a signal shared by many calls keeps no listeners of finished ones', async (t) => {
   const { client, clock, outcome } = clientThatGets([limited('1'), limited('1'), ok])
   const { signal } = new AbortController()
   t.same(await outcome(client.keys.get('apk_1', { signal })), key)

@@ -99,7 +99,7 @@ t.test('work that gives up waiting leaves its queue', async (t) => {
   t.strictSame(started, ['x', 'a499', 'b', 'last'])
 })
 
-t.test('a lane that is full sheds its own works only', async (t) => {
+t.test('a full lane sheds only its own work', async (t) => {
   const { enter, started } = byHand()
   for (let n = 0; n < 502; n++) enter('a', 'a')
   t.throws(() => enter('a', 'a'), { message: /too many/, statusCode: 503 })
@@ -121,7 +121,7 @@ t.test('at most 10,000 wait in all lanes together; a lane that is shed has no tu
   t.equal(started.at(-1), 'b')
 })
 
-t.test('no bound is exceeded, and no place stays free that a waiting work may have', async (t) => {
+t.test('no bound is exceeded, and no place stays free while work waits for it', async (t) => {
   const names = ['a', 'b', 'c', undefined]
   const kinds: Kind[] = ['read', 'change']
   const step = fc.record({

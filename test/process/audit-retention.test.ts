@@ -79,7 +79,7 @@ async function dropped({ log }: Pick<Instance, 'log'>, count: number): Promise<s
   return names()
 }
 
-t.test('a start drops all days past a much shorter retention, many as they are', async (t) => {
+t.test('a start with a much shorter retention drops all the days past it at once', async (t) => {
   const services = await useServices(t)
   await startInstance(t, services)
   const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })

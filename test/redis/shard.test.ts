@@ -218,7 +218,7 @@ t.test("while Redis is down the window is still that of Redis's clock", async (t
   t.equal(version, 0)
 })
 
-t.test("a probe tells Redis's clock too, also for hits that Redis fails to count", async (t) => {
+t.test('a probe also reads the clock of Redis, even for hits that Redis fails to count', async (t) => {
   const { seen, shard, hit, called, untilShared } = open(t)
   seen.redisMs = startMs - 120_000
   await untilShared()

@@ -6,6 +6,6 @@ t.test('what another machine measures takes up to 4 % longer by our clock', asyn
   t.strictSame([0, 1000, 60_000].map(elsewhereMs), [0, 1040, 62_400])
 })
 
-t.test('an instance is silent a second after it may use old copies no more', async (t) => {
+t.test('an instance counts as silent a second after it must stop using old copies', async (t) => {
   t.strictSame([0, 60_000].map(silenceMs), [1000, 63_400])
 })
