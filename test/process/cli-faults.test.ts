@@ -24,12 +24,21 @@ function failed(t: Test, { code, stdout, stderr }: Ended, words: string[], why: 
 }
 
 t.test('a command that is written wrongly, or names an absent id, is refused in one line', async (t) => {
-  const env = externalEnv(await useServices(t), { MAX_RATE_LIMIT_RPM: '5000' })
-  const { run } = await openCommandLine(t, env)
+  const limits = { MAX_RATE_LIMIT_RPM: '5000', DEFAULT_RATE_LIMIT_RPM: '77', MAX_KEYS_PER_USER: '1' }
+  const { run } = await openCommandLine(t, externalEnv(await useServices(t), limits))
   // The database decides whether an expiry is in the past, and first whether there is such a user.
   const made = await run('users', 'create', '--name', 'x', '--external-id', 'taken', '--json')
   const user = ['--user', JSON.parse(made.stdout).id]
   const create = ['keys', 'create', ...user, '--name', 'x']
+  const aKey = async () => {
+    const { id } = JSON.parse((await run('users', 'create', '--name', 'x', '--json')).stdout)
+    const made = await run('keys', 'create', '--user', id, '--name', 'x', '--json')
+    return { ...JSON.parse(made.stdout), owner: id }
+  }
+  const [only, revoked, left] = [await aKey(), await aKey(), await aKey()]
+  t.equal(only.rate_limit_rpm, 77)
+  await run('keys', 'revoke', revoked.id)
+  await run('users', 'delete', left.owner)
   const cases: Case[] = [
     [['frobnicate'], /frobnicate/],
     [['user', 'list'], /'user' \(Did you mean users\?\); see latchkey --help/],
@@ -72,6 +81,13 @@ t.test('a command that is written wrongly, or names an absent id, is refused in 
     [['users', 'update', 'usr_absent', '--external-id', `once ${tokenFormat('lk').mint()}`], /--external-id/],
     [['users', 'create', '--name', 'y', '--external-id', 'taken'], /external id/],
     [['users', 'update', user[1]!, '--external-id', ''], /--external-id must have 1 to 255 characters/],
+    [['users', 'create', '--name', 'y', '--external-id', tokenFormat('lk').mint()], /--external-id contains/],
+    [['users', 'update', user[1]!, '--name', tokenFormat('lk').mint()], /--name contains/],
+    [['keys', 'update', only.id, '--name', tokenFormat('lk').mint()], /--name contains/],
+    [['keys', 'create', '--user', only.owner, '--name', 'x'], /already has 1 usable keys/],
+    [['keys', 'update', revoked.id, '--name', 'x'], /key apk_\w+ is revoked or expired/],
+    [['keys', 'rotate', revoked.id], /key apk_\w+ is revoked or expired/],
+    [['keys', 'rotate', left.id], /the owner of key apk_\w+ is deleted/],
     [['users', 'revoke-keys', 'usr_absent'], /usr_absent/],
     [['lookup', 'nobody'], /nothing/],
     [['completion', 'csh'], /bash, zsh, fish/],
@@ -81,6 +97,7 @@ t.test('a command that is written wrongly, or names an absent id, is refused in 
     [['audit', 'list', '--event', 'boredom'], /--event/],
     [['audit', 'list', '--until', 'tomorrow'], /--until/],
     [['audit', 'list', '--since', '1h', '--until', '2h'], /--since must be before --until/],
+    [['audit', 'list', '--follow', '--until', '1h'], /--follow' cannot be used with option '--until/],
     [['audit', 'stats', '--since', '1h', '--until', '2h'], /--since must be before --until/],
     [['users', 'update', user[1]!, '--no-external-id', '--external-id', 'x'], /contradict/],
     [['keys', 'update', 'apk_absent', '--expires-at', '2099-01-01', '--no-expires-at'], /contradict/],

@@ -84,6 +84,7 @@ export async function everyCommand(t: Test, run: Run, service: string | null): P
     'newest first, the revoked one too',
   )
   for (const key of keys) t.same(membersOf(key), keyMembers, 'and no secret')
+  t.match(await answerOf('keys', 'list', '--user', user.id, '--status', 'revoked'), [{ id: created.id }])
 
   const entries = await answerOf('audit', 'list', '--key', created.id, '--since', '1h', '--limit', '1')
   t.equal(entries.length, 1)
