@@ -11,7 +11,7 @@ import { until } from './until.ts'
 const services = await useServices(t)
 
 t.test(
-  '--follow prints each new entry once, survives a restart of Postgres, and ends on Ctrl-C',
+  '--follow prints each new entry once, survives a restart of Postgres, and ends on Ctrl-C or SIGTERM',
   async (t) => {
     const server = await startPrivatePostgres(t)
     const env = externalEnv({ databaseUrl: server.url, redisUrl: null })
@@ -46,8 +46,11 @@ t.test(
 
     await until('the other has them too', () => linesForPeople() === 6)
     t.match(forPeople.stdout, /^occurred +request +event.*\n.*Z +req_\w+ +user\.created/)
-    for (const one of [following, forPeople]) {
-      one.kill('SIGINT')
+    for (const [one, signal] of [
+      [following, 'SIGINT'],
+      [forPeople, 'SIGTERM'],
+    ] as const) {
+      one.kill(signal)
       t.match(await one.ended, { code: 0, signal: null })
     }
   },
