@@ -26,7 +26,10 @@ t.test('one report a second; a slow one delays the next, and a failure is logged
         calls.push(id)
         return answer()
       },
-      remove: async (id) => void calls.push(`remove ${id}`),
+      async remove(id) {
+        calls.push(`remove ${id}`)
+        throw new Error('down')
+      },
     },
     oldCopies: { report: async (send) => void (await send(0)), isBehind: () => false },
     report: () => ({ id: 'ins_1' }) as never,
@@ -58,25 +61,32 @@ t.test('one report a second; a slow one delays the next, and a failure is logged
   t.equal(calls.length, ended)
 })
 
-t.test('an instance removes itself after the report under way, which would write it again', async (t) => {
+t.test('a report under way at the end comes before the removal, and is the last', async (t) => {
   const calls: string[] = []
+  let answer = () => {}
   const heartbeat = createHeartbeat({
     instances: {
-      async report() {
-        await new Promise<void>((done) => setTimeout(done, 500))
-        calls.push('reported')
-        return 0
-      },
+      report: () => new Promise((resolve) => (answer = () => resolve(0))),
       remove: async () => void calls.push('removed'),
     },
-    oldCopies: createOldCopies(60_000),
+    oldCopies: {
+      async report(send) {
+        await send(0)
+        calls.push('reported')
+      },
+      isBehind: () => false,
+    },
     report: () => ({ id: 'ins_1' }) as never,
     onFault() {},
   })
-  void heartbeat.start()
+  const started = heartbeat.start()
   const closed = heartbeat.close()
+  await nextTurn()
+  answer()
+  await Promise.all([started, closed])
   await tick(5000)
-  await closed
+  answer()
+  await nextTurn()
   t.strictSame(calls, ['reported', 'removed'])
 })
 
