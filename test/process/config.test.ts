@@ -121,7 +121,7 @@ const variables: Record<string, Variable> = {
     ],
     invalid: [
       ...['db:5432/latchkey', 'mysql://db/x', 'postgres', 'postgres://', 'postgres://u@/x', 'redis://db'],
-      ...['postgres://u:50%off@db/x', 'postgres://u%@db/x', 'postgres://db/x%e4'],
+      ...['postgres://u:50%off@db/x', 'postgres://u%@db/x', 'postgres://db/x%e4', 'postgres://d%b/x'],
     ],
   },
   REDIS_URL: {
@@ -237,6 +237,7 @@ const variables: Record<string, Variable> = {
       ['10.0.0.1', ['10.0.0.1']],
       ['10.0.0.0/8, ::1, fd00::/8', ['10.0.0.0/8', '::1', 'fd00::/8']],
       ['loopback, fe80::1%eth0', ['loopback', 'fe80::1%eth0']],
+      ['linklocal,uniquelocal', ['linklocal', 'uniquelocal']],
     ],
     invalid: [
       // These would trust whatever the client wrote leftmost.
@@ -359,6 +360,12 @@ t.test('HASH_SECRET_PREVIOUS must differ from HASH_SECRET', async (t) => {
   t.throws(() => readConfig({ HASH_SECRET: secret, HASH_SECRET_PREVIOUS: secret }), {
     message: 'HASH_SECRET_PREVIOUS must not be HASH_SECRET',
   })
+})
+
+t.test('the variables of libpq for TLS are read', async (t) => {
+  const pgSsl = { sslmode: 'verify-full', sslrootcert: '/ca', sslcert: '/cert', sslkey: '/key' }
+  const env = Object.entries(pgSsl).map(([name, value]) => [`PG${name.toUpperCase()}`, value])
+  t.strictSame(readConfig(Object.fromEntries(env)).pgSsl, pgSsl)
 })
 
 t.test('with DATABASE_URL there may be a load balancer, so DRAIN_SECONDS is 3', async (t) => {
