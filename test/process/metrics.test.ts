@@ -83,6 +83,8 @@ t.test('every refusal reason is there from the start, so that a rate can be comp
     t.equal(count, reason === 'revoked' ? 1 : 0, reason)
   }
   t.equal(await sampleOf(metrics, 'latchkey_refusals_over_budget_total'), 1)
+  for (const queue of ['counter', 'lookups', 'audit'])
+    t.equal(await sampleOf(metrics, `latchkey_shed_total{queue="${queue}"}`), 0, queue)
 })
 
 t.test('batches, commits and shed requests are counted under their own names', async (t) => {
