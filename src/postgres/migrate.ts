@@ -4,17 +4,13 @@
  * connection leaves nothing half done. A database that is up to date is only read, so a role that
  * may not change it can start the service.
  */
-import { createHash } from 'node:crypto'
-import { readdir, readFile } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import type { Sql } from 'postgres'
 import { postgresAt } from './connect.ts'
 import { timedOut } from './dial.ts'
 import { permissionFault } from './faults.ts'
+import { type Migration, type MigrationFile, missingOf, readMigrations, requireUtf8 } from './migrations.ts'
 import { ensurePartitions } from './partitions.ts'
-import type { Query } from './pool.ts'
 import type { SslSettings } from './ssl.ts'
 
 /** An arbitrary number that nothing else in this database locks. */
@@ -31,16 +27,6 @@ const byAnother = 'another instance is migrating'
 
 /** What a migration waits for. */
 export type MigrationWait = 'instance' | 'tables'
-
-export interface Migration {
-  version: number
-  name: string
-}
-
-interface MigrationFile extends Migration {
-  md5: string
-  script: string
-}
 
 export interface MigrateOptions {
   ssl?: SslSettings
@@ -91,86 +77,6 @@ export async function migrate(
     await sql.end({ timeout: 0 })
     throw error
   }
-}
-
-async function readMigrations(): Promise<MigrationFile[]> {
-  const folder = dirname(fileURLToPath(import.meta.resolve('#sql/postgres/001.do.users-and-keys.sql')))
-  const names = (await readdir(folder)).filter((file) => file.endsWith('.sql')).sort()
-  return Promise.all(
-    names.map(async (file) => {
-      const [number, , name] = file.split('.')
-      const script = await readFile(join(folder, file), 'utf8')
-      return {
-        version: Number(number),
-        name: name!,
-        script,
-        md5: createHash('md5').update(script).digest('hex'),
-      }
-    }),
-  )
-}
-
-export class MigrationChanged extends Error {}
-
-/**
- * The files newer than the newest applied one, looking only in the first schema of the search path.
- * Throws if a file was changed after it was applied.
- */
-async function missingOf(sql: Query, files: MigrationFile[]): Promise<MigrationFile[]> {
-  const [place] = await sql`
-    select current_schema() as schema, to_regclass(quote_ident(current_schema()) || '.schema_version') as known`
-  if (place!.schema === null)
-    throw new Error('the Postgres of DATABASE_URL: the role can use none of the schemas in its search_path')
-  if (place!.known === null) {
-    await refuseSecond(sql, place!.schema)
-    return files
-  }
-  const rows = await sql`select version::int, md5 from schema_version`
-  const applied = new Map(rows.map(({ version, md5 }) => [version as number, md5 as string | null]))
-  const newest = Math.max(0, ...applied.keys())
-  for (const { version, name, md5 } of files) {
-    if (version <= newest && (applied.get(version) ?? md5) !== md5)
-      throw new MigrationChanged(`migration ${version} (${name}) was changed after it was applied`)
-  }
-  return files.filter(({ version }) => version > newest)
-}
-
-/** In another encoding, texts have other lengths, and some cannot be stored. */
-async function requireUtf8(sql: Query) {
-  const [row] = await sql`select current_setting('server_encoding') as encoding`
-  if (row!.encoding !== 'UTF8')
-    throw new Error(
-      `the Postgres of DATABASE_URL: the database has the encoding ${row!.encoding}; create it with encoding 'UTF8'`,
-    )
-}
-
-/**
- * A schema with the role's name, or a change of the search path, hides an installation further back:
- * migrating would make a second, empty one. Other programs have a schema_version too, but without
- * md5 and api_keys.
- */
-async function refuseSecond(sql: Query, schema: string) {
-  const [existing] = await sql`
-    select name, quote_ident(name) as in_use, quote_ident(${schema}) as empty
-    from unnest(current_schemas(false)) with ordinality as path (name, place)
-    join pg_attribute on attrelid = to_regclass(quote_ident(name) || '.schema_version') and attname = 'md5'
-    where name <> ${schema} and to_regclass(quote_ident(name) || '.api_keys') is not null
-    order by place limit 1`
-  if (existing === undefined) return
-  const [inUse, empty] = [existing.in_use, existing.empty].map(encodeURIComponent)
-  throw new Error(
-    `the Postgres of DATABASE_URL: schema "${schema}" is first in the search_path, but Latchkey is in "${existing.name}": add ?search_path=${inUse} to the URL, or ?search_path=${empty} for a second, empty Latchkey`,
-  )
-}
-
-/** What the database and this package each lack. Throws if a file was changed after it was applied. */
-export async function compareSchema(sql: Query) {
-  const files = await readMigrations()
-  const missing = (await missingOf(sql, files)).length
-  if (missing > 0) return { version: files.length - missing, missing, unknown: 0 }
-  const [row] = await sql`select max(version)::int as version from schema_version`
-  const version: number = row!.version
-  return { version, missing, unknown: version - files.at(-1)!.version }
 }
 
 /** outdated: another instance applied them first. instance, tables: what it gave up waiting for. */
