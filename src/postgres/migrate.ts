@@ -54,7 +54,11 @@ export async function migrate(
     onnotice: () => {},
     // Without standard_conforming_strings, Postgres would read the '\S' of a CHECK as 'S'. A `set` in
     // the script would come too late: Postgres parses the message as a whole.
-    connection: { application_name: 'latchkey migrate', standard_conforming_strings: 'on' },
+    connection: {
+      application_name: 'latchkey migrate',
+      standard_conforming_strings: 'on',
+      statement_timeout: 0,
+    },
   })
   const inTime = <T>(work: PromiseLike<T>) => within(work, timeoutMs, signal)
   try {

@@ -220,6 +220,10 @@ t.test('a name needs no capital S on a database without standard_conforming_stri
   })
 })
 
+t.test('a statement_timeout of the database does not end a migration', async (t) => {
+  t.not((await migrate(await emptyWith(t, 'statement_timeout', '5ms'))).length, 0)
+})
+
 t.test('partitions of a migrated database', async (t) => {
   const { url, sql } = await empty(t)
   await migrate(url)
