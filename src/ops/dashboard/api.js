@@ -17,13 +17,20 @@ export const textOf = ({ message, suggestion = '' }) => `${message} ${suggestion
  */
 const timeoutMs = 110_000
 
+/** Not before a dialog is closed: it may show a new key, which nobody can show again. */
+export function toLogin() {
+  const dialog = document.querySelector('dialog')
+  if (dialog) dialog.addEventListener('close', () => location.reload())
+  else location.reload()
+}
+
 export async function request(method, path, json) {
   const options = {
     method,
     signal: AbortSignal.timeout(timeoutMs),
     ...(json && { headers: { 'content-type': 'application/json' }, body: JSON.stringify(json) }),
   }
-  const { ok, status, text } = await ask(path, options).catch(() => {
+  const { ok, status, retryAfter, text } = await ask(path, options).catch(() => {
     throw new Fault(0, {
       message: 'The service does not answer.',
       suggestion: 'Try again. If this was a change, look at the key first: it may have been made.',
@@ -32,13 +39,16 @@ export async function request(method, path, json) {
   const body = bodyOf(text)
   if (status === 204 || (ok && body)) return body
   const notOurs = { message: 'The answer is not from Latchkey. Is there a proxy in between?' }
-  throw new Fault(status, typeof body?.error?.message === 'string' ? body.error : notOurs)
+  const fault = new Fault(status, typeof body?.error?.message === 'string' ? body.error : notOurs)
+  if (retryAfter !== null) fault.suggestion += ` (Retry-After: ${retryAfter} s)`
+  throw fault
 }
 
 /** A connection may also break off within the body. */
 async function ask(path, options) {
   const response = await fetch(path, options)
-  return { ok: response.ok, status: response.status, text: await response.text() }
+  const { ok, status, headers } = response
+  return { ok, status, retryAfter: headers.get('retry-after'), text: await response.text() }
 }
 
 /** A proxy may answer in its own words, or with nothing: null. */

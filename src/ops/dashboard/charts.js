@@ -64,11 +64,15 @@ export function createChart(container, options) {
     plot = new uPlot(options, data, canvas)
   }
 
-  new ResizeObserver(() => plot?.setSize({ width: canvas.clientWidth, height: heightPx })).observe(canvas)
-  isDark.addEventListener('change', function redraw() {
-    if (canvas.isConnected) draw()
-    else isDark.removeEventListener('change', redraw)
+  isDark.addEventListener('change', draw)
+  // Also called when the canvas is removed. uPlot keeps a chart until it is destroyed.
+  const resized = new ResizeObserver(() => {
+    if (canvas.isConnected) return plot?.setSize({ width: canvas.clientWidth, height: heightPx })
+    resized.disconnect()
+    isDark.removeEventListener('change', draw)
+    plot?.destroy()
   })
+  resized.observe(canvas)
   return (next) => {
     data = next
     if (plot === null) draw()

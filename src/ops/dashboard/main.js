@@ -1,5 +1,5 @@
 /** The page: one stream of events feeds its parts. */
-import { request } from './api.js'
+import { request, toLogin } from './api.js'
 import { createBusiest, createReasons } from './bars.js'
 import { createTrafficCharts } from './charts.js'
 import { setNow } from './clock.js'
@@ -75,13 +75,6 @@ function connect() {
     else setTimeout(connect, retryMs)
   })
   listen()
-}
-
-/** Not before a dialog is closed: it may show a new key, which nobody can show again. */
-function toLogin() {
-  const dialog = document.querySelector('dialog')
-  if (dialog) dialog.addEventListener('close', () => location.reload())
-  else location.reload()
 }
 
 // All tabs share the session: without this, the others would go on showing data.

@@ -2,7 +2,7 @@
  * The search box. What was typed may be a whole key: it is sent in a request's body, and is in no
  * address, history or storage.
  */
-import { request, textOf } from './api.js'
+import { request, textOf, toLogin } from './api.js'
 import { byId } from './dom.js'
 import { showFound } from './found.js'
 
@@ -17,6 +17,7 @@ export function createSearch() {
   const query = byId('query')
   const fault = byId('search-fault')
   const panel = byId('found')
+  const status = byId('search-status')
 
   let searches = 0
   /** The id of the key or user in the panel; none while something else is looked up. */
@@ -54,16 +55,18 @@ export function createSearch() {
     const isLatest = () => search === searches
     shownId = undefined
     fault.textContent = ''
+    status.textContent = ''
     try {
       const found = await look(isLatest)
       if (!isLatest()) return
-      showFound(panel, found, { find, close, isShowing, warn })
+      showFound(panel, found, { find, close: closeByHand, isShowing, warn })
+      status.textContent = done
       shownId = found[found.type]?.id
     } catch (error) {
       if (!isLatest()) return
       close()
       warn(`${done}${textOf(error)}`)
-      if (error.status === 401) location.reload()
+      if (error.status === 401) toLogin()
     }
   }
 
@@ -77,6 +80,11 @@ export function createSearch() {
     panel.replaceChildren()
   }
 
+  function closeByHand() {
+    close()
+    query.focus()
+  }
+
   byId('search').addEventListener('submit', (event) => {
     event.preventDefault()
     searched = query.value
@@ -84,8 +92,7 @@ export function createSearch() {
   })
   panel.addEventListener('keydown', ({ key, target }) => {
     if (key !== 'Escape' || target.closest('dialog')) return
-    close()
-    query.focus()
+    closeByHand()
   })
   return { find, findRefusals }
 }
