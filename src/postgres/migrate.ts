@@ -57,7 +57,8 @@ export async function migrate(
     connection: {
       application_name: 'latchkey migrate',
       standard_conforming_strings: 'on',
-      statement_timeout: 0,
+      // Milliseconds; the longest. postgres.js does not send 0, which would be none.
+      statement_timeout: 2 ** 31 - 1,
     },
   })
   const inTime = <T>(work: PromiseLike<T>) => within(work, timeoutMs, signal)
