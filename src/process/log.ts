@@ -7,6 +7,8 @@ import { pino } from 'pino'
 
 /** Bytes buffered for a reader that has stopped reading. More are dropped. */
 const bufferMax = 8 << 20
+/** How long an ending process waits for such a reader. */
+const lastWritesMs = 1000
 
 export type Log = pino.Logger
 
@@ -42,9 +44,18 @@ function surviveWriteErrors(destination: ReturnType<typeof pino.destination>) {
       process.stderr.write(`latchkey: the log could not be written (${message}); the service goes on\n`)
     isFailing = true
   })
-  // The original runs at exit and would retry a failing write forever.
+  // The original runs at exit and would retry forever, with a failing write or a full pipe.
   const flushSync = destination.flushSync.bind(destination)
+  let retryUntilMs = Infinity
+  Object.assign(destination, { retryEAGAIN: () => performance.now() < retryUntilMs })
   destination.flushSync = () => {
-    if (!isFailing) flushSync()
+    if (isFailing) return
+    retryUntilMs = performance.now() + lastWritesMs
+    try {
+      flushSync()
+    } catch {
+      // What the reader has not read by now is lost.
+    }
+    retryUntilMs = Infinity
   }
 }

@@ -78,3 +78,20 @@ for (const isStderrFull of [false, true])
       if (said) t.match(await said, /^latchkey: the log could not be written \(ENOSPC[^\n]*\n$/)
     },
   )
+
+t.test('a reader of the log that has stopped reading does not keep the service from ending', async (t) => {
+  const port = await freePort()
+  const child = spawn(process.execPath, [await builtCli(), 'serve'], {
+    cwd: await aFolder(t),
+    env: { PATH: process.env.PATH, ...externalEnv(services, { PORT: String(port), LOG_LEVEL: 'debug' }) },
+    stdio: ['ignore', 'pipe', 'ignore'],
+  })
+  const ended = once(child, 'exit')
+  t.teardown(() => child.kill('SIGKILL'))
+  const verify = () => ask(`GET http://127.0.0.1:${port}/v1/verify`, { token })
+  await until('it answers', async () => (await verify().catch(() => null))?.status === 200, 300_000)
+  // Twice as much as the pipe and the buffers on both sides take.
+  for (let i = 0; i < 2000; i++) await verify()
+  child.kill('SIGTERM')
+  t.strictSame(await ended, [0, null])
+})
