@@ -80,6 +80,23 @@ t.test('a second SIGTERM ends it at once and not with 0', async (t) => {
   await sql`delete from instances`
 })
 
+t.test('an unexpected error is logged, and a stop that loses no request but ends with 1', async (t) => {
+  const fault = `process.once('SIGWINCH', () => { throw new Error('unforeseen') })`
+  const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(fault)}`
+  const service = await serve(t, { NODE_OPTIONS, DRAIN_SECONDS: '15' })
+  const held = await holdCreation(t, service, caller.token)
+  const startMs = performance.now()
+  service.kill('SIGWINCH')
+  const line = await until('it says so', () => service.log.find(({ msg }) => /error/.test(String(msg))))
+  t.match(line, { level: 60, err: { message: 'unforeseen', stack: /SIGWINCH|process/ } })
+  held.finish()
+  t.equal((await held.answer).status, 201)
+  const { code, stdout } = await service.ended
+  t.equal(code, 1)
+  t.match(stdout, /"stopped"/)
+  t.ok(performance.now() - startMs < 15_000, 'without DRAIN_SECONDS: it may be broken')
+})
+
 t.test('during DRAIN_SECONDS it takes requests, and each answer ends its connection', async (t) => {
   const service = await serve(t, { DRAIN_SECONDS: '2' })
   const startMs = performance.now()
