@@ -66,6 +66,25 @@ t.test('a host that cannot be listened on ends it with one line that names the v
   }
 })
 
+t.test('operators have the tokens and the limits of the environment', async (t) => {
+  const [ada, prometheus] = ['a-token-of-adas-own', 'a-token-of-prometheus']
+  const { opsUrl } = await serveLatchkey(
+    t,
+    externalEnv(await useServices(t), {
+      ...{ OPS_TOKEN: `ada:${ada}`, METRICS_TOKEN: prometheus },
+      ...{ DEFAULT_RATE_LIMIT_RPM: '77', MAX_RATE_LIMIT_RPM: '5000' },
+    }),
+  )
+  const post = (path: string, json: object) => ask(`POST ${opsUrl}/admin/${path}`, { token: ada, json })
+  const { body: user } = await post('users', { name: 'x' })
+  const wanted = { user_id: user.id, name: 'x' }
+  t.match(await post('keys', wanted), { status: 201, body: { rate_limit_rpm: 77 } })
+  t.equal((await post('keys', { ...wanted, rate_limit_rpm: 5001 })).status, 400)
+  t.equal((await ask(`GET ${opsUrl}/admin/instances`)).status, 401)
+  t.equal((await ask(`GET ${opsUrl}/metrics`)).status, 401)
+  t.equal((await ask(`GET ${opsUrl}/metrics`, { token: prometheus })).status, 200)
+})
+
 t.test('it waits for a Postgres that is not there yet, and says so', async (t) => {
   const postgres = await startPrivatePostgres(t)
   await postgres.stop()
