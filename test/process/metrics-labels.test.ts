@@ -4,6 +4,7 @@ import t from 'tap'
 import { deleteUser, makeCaller, startInstance, startOps } from '../instance.ts'
 import { useServices } from '../services/index.ts'
 import { parsePrometheus } from './prometheus.ts'
+import { until } from './until.ts'
 
 const instance = await startInstance(t, await useServices(t))
 const ops = await startOps(t, instance)
@@ -64,6 +65,11 @@ t.test('requests are measured by route, and what clients make up adds no series'
   t.ok(metrics.value('latchkey_key_cache_reads_total', { result: 'hit' }) > 10)
   t.ok(metrics.value('latchkey_key_cache_reads_total', { result: 'miss' }) >= 7)
   t.ok(metrics.value('latchkey_redis_call_seconds_count', { call: 'count' }) > 10)
+  t.ok(metrics.value('latchkey_batch_size_sum', { batch: 'counter' }) > 10)
+  await until(
+    'the last use is written',
+    async () => parsePrometheus(await scrape()).value('latchkey_batch_size_sum', { batch: 'last_used' }) > 0,
+  )
   for (const [pool, isBatched] of [
     ['lookups', true],
     ['management', false],

@@ -55,6 +55,8 @@ t.test(
     t.equal(await verify(service, used), 200)
     t.equal(await verify(service, used), 200, 'and from the cache')
     await rehashed(1)
+    const metrics = await service.service.metrics.registry.metrics()
+    t.match(metrics, /^latchkey_batch_size_sum\{batch="rehash"\} [1-9]/m)
 
     const minted = await service.ask('POST', '/v1/keys', { token: caller.token, json: { name: 'new' } })
     t.equal(minted.status, 201)
