@@ -19,6 +19,7 @@ const { token } = await makeCaller(instance)
 
 t.test('at debug level the log has a JSON line for each request, with its id and status', async (t) => {
   const service = await serveLatchkey(t, externalEnv(services, { LOG_LEVEL: 'debug' }))
+  const startMs = performance.now()
   const answers = [
     await ask(`GET ${service.url}/v1/verify`, { token }),
     await ask(`POST ${service.url}/v1/keys`, { token, json: { name: 'x' } }),
@@ -26,10 +27,11 @@ t.test('at debug level the log has a JSON line for each request, with its id and
     await ask(`GET ${service.url}/v1/keys/apk_absent`, { token }),
     await ask(`GET ${service.url}/v1/verify`),
     await ask(`GET ${service.url}/docs/errors/unauthorized`),
+    await ask(`GET ${service.url}/${'long'.repeat(1000)}`, { token }),
   ]
   t.same(
     answers.map(({ status }) => status),
-    [200, 201, 400, 404, 401, 200],
+    [200, 201, 400, 404, 401, 200, 404],
   )
   for (const { status, headers } of answers) {
     const requestId = headers.get('x-request-id')
@@ -37,6 +39,8 @@ t.test('at debug level the log has a JSON line for each request, with its id and
       service.log.find((line) => line.request_id === requestId && line.ms !== undefined),
     )
     t.equal(line.status, status)
+    t.ok((line.ms as number) > 0 && (line.ms as number) < performance.now() - startMs, 'in milliseconds')
+    t.ok((line.path as string).length <= 200, 'a client cannot fill the disk with one path')
   }
   service.kill('SIGTERM')
   const { stdout, stderr } = await service.ended
