@@ -1,5 +1,6 @@
 // What only a whole instance shows of its guard: which pool does what, what is looked up, and what happens when Redis comes back.
 import { readFileSync } from 'node:fs'
+import FakeTimers from '@sinonjs/fake-timers'
 import postgres from 'postgres'
 import t from 'tap'
 import { Redis } from '../../src/redis/ioredis.ts'
@@ -110,6 +111,15 @@ t.test('the log says what is not written while Postgres is down, and when it is 
     t.match(down, { reason: /\S/, msg: /; will be tried again$/ })
     t.match(said('info', about)[0]!.msg, / again$/)
   }
+})
+
+t.test('what is closed leaves no timer behind, in an application that goes on', async (t) => {
+  const clock = FakeTimers.install({ toFake: ['setInterval', 'clearInterval'] })
+  t.teardown(() => clock.uninstall())
+  const instance = await startInstance(t, services)
+  t.ok(clock.countTimers() > 0)
+  await instance.close()
+  t.equal(clock.countTimers(), 0)
 })
 
 t.test('an instance that counts in memory stores its counts when it stops', async (t) => {
