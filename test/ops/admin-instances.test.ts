@@ -24,6 +24,7 @@ t.test('an instance is there while it runs, and its report is never old', async 
   t.match(body, { complete: true })
   t.match(body.instances[0], { version, alive: true, redis: 'shared', postgres: 'ok' })
   t.ok(Math.abs(body.instances[0].seen_at - nowS()) < 60)
+  t.ok(instance.service.instance().uptimeS < process.uptime(), 'in seconds')
   await until(
     'it has reported itself again',
     async () => (await listed())[0]!.seen_at > body.instances[0].seen_at,
