@@ -95,7 +95,7 @@ t.test('a reader of the log that has stopped reading does not keep the service f
   const verify = () => ask(`GET http://127.0.0.1:${port}/v1/verify`, { token })
   await until('it answers', async () => (await verify().catch(() => null))?.status === 200, 300_000)
   // Twice as much as the pipe and the buffers on both sides take.
-  for (let i = 0; i < 2000; i++) await verify()
+  for (let i = 0; i < 40; i++) await Promise.all(Array.from({ length: 50 }, verify))
   child.kill('SIGTERM')
   t.strictSame(await ended, [0, null])
 })
