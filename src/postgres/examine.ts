@@ -1,7 +1,7 @@
 /** Finds out whether a Postgres can do what the service needs, and changes nothing. */
 import { clockFinding, type Finding, withoutAddress } from '../rules/finding.ts'
 import { Unavailable } from '../stores.ts'
-import { adviceOn, grantsSection } from './faults.ts'
+import { adviceOn, grantsSection, primaryAdvice } from './faults.ts'
 import { keysBySecret } from './hash-secrets.ts'
 import { compareSchema, MigrationChanged } from './migrations.ts'
 import { createPool, type Query } from './pool.ts'
@@ -92,8 +92,10 @@ const serversAdvice = (error: Error) => adviceOn(error.cause ?? error)
 
 function settingsAdvice(error: Error): string | null {
   const advice = serversAdvice(error)
-  return advice && `${advice[0]!.toUpperCase()}${advice.slice(1)}.`
+  return advice && sentence(advice)
 }
+
+const sentence = (phrase: string) => `${phrase[0]!.toUpperCase()}${phrase.slice(1)}.`
 
 /** Without the advice, which has a line of its own. */
 const reasonOf = (error: Error) =>
@@ -127,7 +129,7 @@ async function server(sql: Query): Promise<Finding[]> {
   const about = 'Postgres'
   const fault =
     (number < oldestVersion * 10_000 && [`version ${version}`, `Upgrade it to ${oldestVersion} or later.`]) ||
-    (read_only && ['takes no writes', 'Point DATABASE_URL at the primary, not at a standby.']) ||
+    (read_only && ['takes no writes', sentence(primaryAdvice)]) ||
     (encoding !== 'UTF8' && [`encoding ${encoding}`, "Create the database with encoding 'UTF8'."]) ||
     (isolation !== 'read committed' && [`default_transaction_isolation is ${isolation}`, isolationAdvice]) ||
     (commit === 'off' && ['synchronous_commit is off', commitAdvice])

@@ -3,6 +3,8 @@
 /** SQLSTATE read_only_sql_transaction. */
 export const readOnlyFault = '25006'
 
+export const primaryAdvice = 'point DATABASE_URL at the primary, not at a standby'
+
 /** SQLSTATE insufficient_privilege. */
 export const permissionFault = '42501'
 /** Where the grants are. */
@@ -51,8 +53,7 @@ export function describe(error: unknown): string {
 /** A phrase that may follow a semicolon; null if nothing is known. */
 export function adviceOn(error: unknown): string | null {
   const { code, message } = error as { code?: unknown; message?: string }
-  if (code === readOnlyFault)
-    return 'this server takes no writes: point DATABASE_URL at the primary, not at a standby'
+  if (code === readOnlyFault) return `this server takes no writes: ${primaryAdvice}`
   if (code === permissionFault) return `check the grants: ${grantsSection}`
   const unknown = /^unrecognized configuration parameter (".*")/.exec(String(message))?.[1]
   if (unknown !== undefined)
