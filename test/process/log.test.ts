@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { text } from 'node:stream/consumers'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { makeCaller, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
 import { freePort } from '../services/ports.ts'
@@ -55,27 +55,33 @@ t.test('at the default level an admitted request is not logged', async (t) => {
   t.notMatch(JSON.stringify(instance.log), headers.get('x-request-id')!)
 })
 
+/** The service at debug level with these as its stdout and stderr, once it answers. */
+async function serveInto(t: Test, stdout: 'pipe' | number, stderr: 'pipe' | 'ignore' | number) {
+  const port = await freePort()
+  const child = spawn(process.execPath, [await builtCli(), 'serve'], {
+    cwd: await aFolder(t),
+    env: { PATH: process.env.PATH, ...externalEnv(services, { PORT: String(port), LOG_LEVEL: 'debug' }) },
+    stdio: ['ignore', stdout, stderr],
+  })
+  const ended = once(child, 'exit')
+  t.teardown(() => {
+    child.kill('SIGKILL')
+    return ended
+  })
+  const verify = () => ask(`GET http://127.0.0.1:${port}/v1/verify`, { token })
+  await until('it answers', async () => (await verify().catch(() => null))?.status === 200, 300_000)
+  return { child, ended, verify }
+}
+
 for (const isStderrFull of [false, true])
   t.test(
     `a log that cannot be written costs its lines: the service answers and stops${isStderrFull ? ', also when stderr is as full' : ', and says so once'}`,
     { skip: !existsSync('/dev/full') && 'there is no /dev/full on this machine' },
     async (t) => {
-      const port = await freePort()
       const full = await open('/dev/full', 'w')
       t.teardown(() => full.close())
-      const child = spawn(process.execPath, [await builtCli(), 'serve'], {
-        cwd: await aFolder(t),
-        env: { PATH: process.env.PATH, ...externalEnv(services, { PORT: String(port), LOG_LEVEL: 'debug' }) },
-        stdio: ['ignore', full.fd, isStderrFull ? full.fd : 'pipe'],
-      })
+      const { child, ended, verify } = await serveInto(t, full.fd, isStderrFull ? full.fd : 'pipe')
       const said = isStderrFull ? null : text(child.stderr!)
-      const ended = once(child, 'close')
-      t.teardown(() => {
-        child.kill('SIGKILL')
-        return ended
-      })
-      const verify = () => ask(`GET http://127.0.0.1:${port}/v1/verify`, { token })
-      await until('it answers', async () => (await verify().catch(() => null))?.status === 200, 300_000)
       for (let i = 0; i < 10; i++) t.equal((await verify()).status, 200)
       child.kill('SIGTERM')
       t.same(await ended, [0, null])
@@ -84,17 +90,8 @@ for (const isStderrFull of [false, true])
   )
 
 t.test('a reader of the log that has stopped reading does not keep the service from ending', async (t) => {
-  const port = await freePort()
-  const child = spawn(process.execPath, [await builtCli(), 'serve'], {
-    cwd: await aFolder(t),
-    env: { PATH: process.env.PATH, ...externalEnv(services, { PORT: String(port), LOG_LEVEL: 'debug' }) },
-    stdio: ['ignore', 'pipe', 'ignore'],
-  })
-  const ended = once(child, 'exit')
-  t.teardown(() => child.kill('SIGKILL'))
-  const verify = () => ask(`GET http://127.0.0.1:${port}/v1/verify`, { token })
-  await until('it answers', async () => (await verify().catch(() => null))?.status === 200, 300_000)
-  // Twice as much as the pipe and the buffers on both sides take.
+  const { child, ended, verify } = await serveInto(t, 'pipe', 'ignore')
+  // More than the pipe and the reader's buffer take.
   for (let i = 0; i < 40; i++) await Promise.all(Array.from({ length: 50 }, verify))
   child.kill('SIGTERM')
   t.strictSame(await ended, [0, null])
