@@ -1,5 +1,5 @@
 /** What an operator does in an incident. Each change says what it did, and shows the new state. */
-import { request, textOf, toLogin } from './api.js'
+import { request, textOf } from './api.js'
 import { bdi, button, byId, el } from './dom.js'
 import { count, visible } from './format.js'
 
@@ -26,7 +26,6 @@ function actions({ id, name }, { isShowing, find, warn }) {
       const result = await change()
       await after(`${title}done. `, result)
     } catch (error) {
-      if (error.status === 401) return toLogin()
       const text = textOf(error)
       if (!status.isConnected) return warn(title + text)
       status.className = 'fault'

@@ -1,11 +1,10 @@
 /** Requests to the admin API. A fault is an Error with the envelope's message and suggestion. */
+import { toLogin } from './session.js'
 
 class Fault extends Error {
-  constructor(status, { message, suggestion = '', request_id: requestId = '' }) {
+  constructor({ message, suggestion = '' }, retryAfter = null) {
     super(message)
-    this.status = status
-    this.suggestion = suggestion
-    this.requestId = requestId
+    this.suggestion = retryAfter === null ? suggestion : `${suggestion} (Retry-After: ${retryAfter} s)`
   }
 }
 
@@ -17,13 +16,7 @@ export const textOf = ({ message, suggestion = '' }) => `${message} ${suggestion
  */
 const timeoutMs = 110_000
 
-/** Not before a dialog is closed: it may show a new key, which nobody can show again. */
-export function toLogin() {
-  const dialog = document.querySelector('dialog')
-  if (dialog) dialog.addEventListener('close', () => location.reload())
-  else location.reload()
-}
-
+/** Also leads to the login if the session has ended. */
 export async function request(method, path, json) {
   const options = {
     method,
@@ -31,17 +24,16 @@ export async function request(method, path, json) {
     ...(json && { headers: { 'content-type': 'application/json' }, body: JSON.stringify(json) }),
   }
   const { ok, status, retryAfter, text } = await ask(path, options).catch(() => {
-    throw new Fault(0, {
+    throw new Fault({
       message: 'The service does not answer.',
       suggestion: 'Try again. If this was a change, look at the key first: it may have been made.',
     })
   })
   const body = bodyOf(text)
   if (status === 204 || (ok && body)) return body
+  if (status === 401 && path.startsWith('/admin/')) toLogin()
   const notOurs = { message: 'The answer is not from Latchkey. Is there a proxy in between?' }
-  const fault = new Fault(status, typeof body?.error?.message === 'string' ? body.error : notOurs)
-  if (retryAfter !== null) fault.suggestion += ` (Retry-After: ${retryAfter} s)`
-  throw fault
+  throw new Fault(typeof body?.error?.message === 'string' ? body.error : notOurs, retryAfter)
 }
 
 /** A connection may also break off within the body. */

@@ -1,5 +1,6 @@
 /** Exchanges an operator token for a session. The token stays in the form. */
 import { request, textOf } from './api.js'
+import { pageNow } from './session.js'
 
 const form = document.querySelector('form')
 const token = document.querySelector('#token')
@@ -20,8 +21,4 @@ form.addEventListener('submit', async (event) => {
 
 // The cookie is SameSite=Strict: a browser that follows a link from another site does not send it,
 // but does from here.
-const page = await fetch('/').then(
-  (response) => response.text(),
-  () => '',
-)
-if (page !== '' && !page.includes('/dashboard/login.js')) location.replace('/')
+if ((await pageNow()) === 'dashboard') location.replace('/')

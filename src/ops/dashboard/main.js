@@ -1,10 +1,11 @@
 /** The page: one stream of events feeds its parts. */
-import { request, toLogin } from './api.js'
+import { request } from './api.js'
 import { createBusiest, createReasons } from './bars.js'
 import { createTrafficCharts } from './charts.js'
 import { setNow } from './clock.js'
 import { byId } from './dom.js'
 import { createSearch } from './search.js'
+import { pageNow, toLogin } from './session.js'
 import { showInstances, showServers } from './states.js'
 
 const retryMs = 3000
@@ -66,12 +67,8 @@ function connect() {
     showConnection('bad', 'Not connected')
     if (events.readyState !== EventSource.CLOSED) return
     clearTimeout(silence)
-    // Without a session every attempt would be a refusal: ask the page, which may be the login now.
-    const page = await fetch('/', { signal: AbortSignal.timeout(silentMaxMs) }).then(
-      (response) => response.text(),
-      () => '',
-    )
-    if (page.includes('/dashboard/login.js')) toLogin()
+    // Without a session every attempt would be a refusal.
+    if ((await pageNow()) === 'login') toLogin()
     else setTimeout(connect, retryMs)
   })
   listen()

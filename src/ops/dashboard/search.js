@@ -2,7 +2,7 @@
  * The search box. What was typed may be a whole key: it is sent in a request's body, and is in no
  * address, history or storage.
  */
-import { request, textOf, toLogin } from './api.js'
+import { request, textOf } from './api.js'
 import { byId } from './dom.js'
 import { showFound } from './found.js'
 
@@ -66,7 +66,6 @@ export function createSearch() {
       if (!isLatest()) return
       close()
       warn(`${done}${textOf(error)}`)
-      if (error.status === 401) toLogin()
     }
   }
 

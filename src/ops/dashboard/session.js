@@ -1,0 +1,20 @@
+/** Whether this browser has a session, and the way to the login when it has none. */
+
+const timeoutMs = 15_000
+
+/** The page at `/` is the login while there is no session: 'login', 'dashboard', or null if it does not load. */
+export async function pageNow() {
+  const page = await fetch('/', { signal: AbortSignal.timeout(timeoutMs) }).then(
+    (response) => response.text(),
+    () => '',
+  )
+  if (page === '') return null
+  return page.includes('/dashboard/login.js') ? 'login' : 'dashboard'
+}
+
+/** Not before a dialog is closed: it may show a new key, which nobody can show again. */
+export function toLogin() {
+  const dialog = document.querySelector('dialog')
+  if (dialog) dialog.addEventListener('close', () => location.reload())
+  else location.reload()
+}
