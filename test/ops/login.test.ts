@@ -189,6 +189,11 @@ t.test('with a session, a request that changes something must come from our own 
     [200, 401, 401],
     'a link leads here, a form or a frame does not',
   )
+  const plain = await sendBytes(
+    port,
+    `GET /admin/users HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nConnection: close\r\nCookie: ${session.cookie}\r\n\r\n`,
+  )
+  t.equal(plain.status, 200, 'browsers send no Origin with a GET of our own page')
   const read = { ...session, 'sec-fetch-site': 'same-site', 'sec-fetch-mode': 'no-cors' }
   t.equal((await ask('GET', '/admin/users', read)).status, 401, 'another page cannot make us read either')
   t.equal(await count(), before)

@@ -281,6 +281,7 @@ t.test('what cannot be decided is a 503', async (t) => {
     (['debug', 'info', 'log', 'warn', 'error'] as const).map((name) => [name, t.capture(console, name)]),
   )
   const guard = await createGuard(away)
+  const { token } = await makeCaller(service)
   network.refuse()
   network.cut()
   const answer = await app.inject({ url: '/', headers: bearer('lk_x') })
@@ -289,6 +290,7 @@ t.test('what cannot be decided is a 503', async (t) => {
   t.equal(envelopeOf(answer.body).code, 'service_unavailable')
   t.match(answer.headers['x-request-id'], /^req_/, 'not that of the application')
   t.equal(statusOf(await guard.check('Bearer lk_x', { requestId: 'req_away' })), 503)
+  t.equal(statusOf(await guard.check(`Bearer ${token}`)), 503, 'nor is a key refused that cannot be read')
   await network.heal()
   await guard.close()
   const said = Object.fromEntries([...lines].map(([name, calls]) => [name, calls().map(({ args }) => args)]))

@@ -563,6 +563,17 @@ t.test('counting in memory continues after a clean stop, and a killed process le
   const fourth = await start()
   await fourth.collector.tick()
   t.equal(await incompleteIn(minute + 2), true)
+
+  await hits(fourth.counter, key.id, 2)
+  await fourth.collector.close()
+  const fifth = await start()
+  await hits(fifth.counter, key.id, 1)
+  // It is killed here, in the minute that the fourth one has stored.
+  const sixth = await start()
+  nowMs += 60_000
+  await sixth.collector.tick()
+  t.strictSame(await storedIn(minute + 3, [key.id]), { [key.id]: { requests: 2, limited: 0 } })
+  t.equal(await incompleteIn(minute + 3), true)
 })
 
 t.test('a stop as a minute turns reports and stores both', async (t) => {
