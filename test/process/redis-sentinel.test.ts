@@ -36,7 +36,9 @@ t.test('a failover loses no limit and no revocation', async (t) => {
       `port ${sentinelPort}`,
       'bind 127.0.0.1',
       `sentinel monitor latchkey 127.0.0.1 ${master.port} 1`,
-      'sentinel down-after-milliseconds latchkey 1000',
+      // Sentinel sends its first ping a second after it has connected. A limit of one second would end
+      // before the answer, and a second failover would follow the first.
+      'sentinel down-after-milliseconds latchkey 2000',
       'sentinel failover-timeout latchkey 3000',
     ]
     await writeFile(file, `${lines.join('\n')}\n`)
