@@ -36,6 +36,8 @@ const isolationAdvice =
   'Set it to "read committed" for this role or database: at other levels, concurrent requests fail or exceed MAX_KEYS_PER_USER.'
 const commitAdvice =
   'Set it to "on" for this role or database: a crash would lose changes and refusals that were answered.'
+const floatAdvice =
+  'Set it to 1, the default, for this role or database: with fewer digits, times are wrong and keys expire early or late.'
 const sequences = ['instance_fences']
 /** Reads of the whole audit log that the server's lock table should have room for. */
 const readsAtOnce = 2
@@ -122,9 +124,10 @@ async function server(sql: Query): Promise<Finding[]> {
       current_setting('server_encoding') as encoding,
       current_setting('default_transaction_isolation') as isolation,
       current_setting('synchronous_commit') as commit,
+      current_setting('extra_float_digits')::int as float_digits,
       pg_is_in_recovery() or current_setting('default_transaction_read_only')::bool as read_only`
   const afterMs = Date.now()
-  const { now_ms, version, number, encoding, isolation, commit, read_only } = row!
+  const { now_ms, version, number, encoding, isolation, commit, float_digits, read_only } = row!
   const found = `version ${version}, answers in ${afterMs - beforeMs} ms`
   const about = 'Postgres'
   const fault =
@@ -132,7 +135,8 @@ async function server(sql: Query): Promise<Finding[]> {
     (read_only && ['takes no writes', sentence(primaryAdvice)]) ||
     (encoding !== 'UTF8' && [`encoding ${encoding}`, "Create the database with encoding 'UTF8'."]) ||
     (isolation !== 'read committed' && [`default_transaction_isolation is ${isolation}`, isolationAdvice]) ||
-    (commit === 'off' && ['synchronous_commit is off', commitAdvice])
+    (commit === 'off' && ['synchronous_commit is off', commitAdvice]) ||
+    (float_digits < 0 && [`extra_float_digits is ${float_digits}`, floatAdvice])
   const state: Finding = fault
     ? { about, state: 'wrong', found: fault[0], advice: fault[1] }
     : { about, state: 'ok', found }

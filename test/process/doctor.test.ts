@@ -97,6 +97,9 @@ t.test('Postgres', async (t) => {
   await sql`alter role latchkey_service set synchronous_commit = off`
   t.match(await faultsOf(t, asService), ['Postgres: synchronous_commit is off'])
   await sql`alter role latchkey_service reset synchronous_commit`
+  await sql`alter role latchkey_service set extra_float_digits = -1`
+  t.match(await faultsOf(t, asService), ['Postgres: extra_float_digits is -1'])
+  await sql`alter role latchkey_service reset extra_float_digits`
   await sql`insert into schema_version (version) values (999)`
   t.match(await faultsOf(t, env, 'note'), [/^schema: version 999, newer/, /^Redis/])
   await sql`delete from schema_version where version = 999`
