@@ -52,12 +52,12 @@ export async function startBrowser(t: Test): Promise<Browser | null> {
 
 const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
-/** The rules of axe-core that a page breaks, serious and critical ones. */
+/** The rules of axe-core that a page breaks, all but the minor ones. */
 export async function barriersOf(page: Page): Promise<string[]> {
   await page.evaluate(axe)
   const { violations } = await page.evaluate<Report>('axe.run()')
   return violations
-    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    .filter(({ impact }) => impact !== 'minor')
     .flatMap(({ id, nodes }) => nodes.map(({ target }) => `${id}: ${target}`))
 }
 

@@ -43,5 +43,5 @@ export function showInstances({ instances, complete }, here) {
   byId('instances-note').textContent = complete ? '' : 'Only this one is known while Postgres is down.'
   const shown = byId('instances').firstChild
   if (shown) shown.show(rows)
-  else byId('instances').append(table('Instances', heads, rows))
+  else byId('instances').append(table('Table of instances', heads, rows))
 }
