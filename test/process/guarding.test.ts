@@ -99,14 +99,14 @@ t.test('the log says what is not written while Postgres is down, and when it is 
   const levels = { warn: 40, info: 30 }
   const said = (level: keyof typeof levels, about: RegExp) =>
     instance.log.filter((line) => line.level === levels[level] && about.test(String(line.msg)))
-  const both = [/^last uses are/, /^this instance .* itself/]
+  const tasks = [/^last uses are/, /^this instance .* itself/, /^usage is/]
   await until('it says so', () => {
     instance.service.lastUsed.note(id, Math.floor(Date.now() / 1000))
-    return both.every((about) => said('warn', about).length > 0)
+    return tasks.every((about) => said('warn', about).length > 0)
   })
   await network.heal()
-  await until('it says that all is well', () => both.every((about) => said('info', about).length > 0))
-  for (const about of both) {
+  await until('it says that all is well', () => tasks.every((about) => said('info', about).length > 0))
+  for (const about of tasks) {
     const [down] = said('warn', about)
     t.match(down, { reason: /\S/, msg: /; will be tried again$/ })
     t.match(said('info', about)[0]!.msg, / again$/)

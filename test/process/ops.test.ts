@@ -1,5 +1,8 @@
 // The ops listener: what a probe, a scraper and an operator see. (While Postgres is down: test/api/unavailable.test.ts.)
 import t from 'tap'
+import { openGuarding } from '../../src/process/guarding.ts'
+import { newId } from '../../src/rules/id.ts'
+import type { RefusalRecord } from '../../src/stores.ts'
 import { sendRaw } from '../api/raw-http.ts'
 import { makeCaller, startInstance, startOps } from '../instance.ts'
 import { useServices } from '../services/index.ts'
@@ -100,4 +103,29 @@ t.test('what is shed because too many wait for a connection to Postgres is count
   // One user: two connections, and 500 that wait.
   t.equal(shed('postgres_management'), 98)
   t.equal(shed('postgres_lookups'), 0)
+})
+
+t.test('what finds a full queue is counted under the name of the queue', async (t) => {
+  const { verify, hit, record, metrics, close } = await openGuarding(instance.config, console, {
+    role: 'serve',
+  })
+  t.teardown(close)
+  const { token } = await makeCaller(instance)
+  const caller = await new Promise<Parameters<typeof hit>[0]>((resolve, reject) => {
+    verify(token, (error, found) => (found?.ok ? resolve(found.caller) : reject(error)))
+  })
+  const missing = (n: number): RefusalRecord => ({
+    ...{ requestId: newId('req_'), reason: 'missing_header', ip: `10.0.${n >> 8}.${n & 255}` },
+    ...{ keyId: null, userId: null, method: 'GET', path: '/', userAgent: null, details: null },
+  })
+  const done = () => {}
+  // All in one turn: nothing is sent before its end.
+  const recorded = Promise.allSettled(Array.from({ length: 10_001 }, (_, n) => record(missing(n))))
+  for (let n = 0; n < 10_002; n++) verify(`lk_${n}`, done)
+  for (let n = 0; n < 50_003; n++) hit(caller, done)
+  await recorded
+  const { value } = parsePrometheus(await metrics.registry.metrics())
+  const shed = ['audit', 'lookups', 'counter'].map((queue) => value('latchkey_shed_total', { queue }))
+  // What is counted in memory does not wait.
+  t.strictSame(shed, [1, 2, services.redisUrl === null ? 0 : 3])
 })

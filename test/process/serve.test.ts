@@ -99,14 +99,17 @@ t.test('it waits for a Postgres that is not there yet, and says so', async (t) =
 
 t.test('a Postgres that refuses ends it at once with one line and no password', async (t) => {
   const { databaseUrl, redisUrl } = await useServices(t)
-  const absent = Object.assign(new URL(databaseUrl), { pathname: '/latchkey_test_absent' })
-  absent.searchParams.set('application_name', 'hunter2')
-  const env = externalEnv({ databaseUrl: absent.href, redisUrl })
-  const { code, stdout, stderr } = await runLatchkey(t, env, 'serve')
-  t.equal(code, 1)
-  t.match(stderr, /^[^\n]*Postgres[^\n]*\n$/)
-  t.notMatch(stderr, 'hunter2')
-  t.notMatch(stdout, /Waiting for Postgres/)
+  for (const part of ['pathname', 'username'] as const) {
+    const url = new URL(databaseUrl)
+    url[part] = 'latchkey_test_absent'
+    url.searchParams.set('application_name', 'hunter2')
+    const env = externalEnv({ databaseUrl: url.href, redisUrl })
+    const { code, stdout, stderr } = await runLatchkey(t, env, 'serve')
+    t.equal(code, 1)
+    t.match(stderr, /^[^\n]*Postgres[^\n]*\n$/)
+    t.notMatch(stderr, 'hunter2')
+    t.notMatch(stdout, /Waiting for Postgres/)
+  }
 })
 
 t.test(
