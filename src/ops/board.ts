@@ -47,7 +47,7 @@ const shareMax = 0.05
  */
 const shareMin = 0.0025
 /** Utilization of the event loop, 0 to 1, from which on the instance is busy. */
-const busyFrom = 0.1
+const busyFrom = 0.05
 
 /** Of the counts that this instance knows, how many to look at each time: about 0.2 ms. */
 const knownMax = 1000

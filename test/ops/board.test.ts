@@ -123,7 +123,7 @@ t.test('a scan may use 5 % of a core of Redis, and 0.25 % while this instance is
   t.intercept(performance, 'eventLoopUtilization', { value: eventLoopUtilization })
   await read('current')
   const { share } = scans[0]!
-  const shares = [0, 0.05, 0.1, 1].map((busy) => {
+  const shares = [0, 0.025, 0.05, 1].map((busy) => {
     utilization = busy
     return Number(share().toFixed(5))
   })
