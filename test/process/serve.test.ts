@@ -90,10 +90,12 @@ t.test('it waits for a Postgres that is not there yet, and says so', async (t) =
   await postgres.stop()
   const env = externalEnv({ databaseUrl: postgres.url, redisUrl: null })
   const service = await spawnLatchkey(t, env, 'serve')
-  const line = await until('it says so', () => service.log.find(({ msg }) => /Postgres/.test(String(msg))))
+  const waits = () => service.log.filter(({ msg }) => /Postgres/.test(String(msg)))
+  const line = await until('it says so', () => waits()[0])
   t.match(line.msg, /ECONNREFUSED/)
   await postgres.restart()
   const { url } = await listening(service)
+  t.equal(waits().length, 1, 'once, not for each try')
   t.equal((await ask(`GET ${url}/v1/verify`)).status, 401)
 })
 
