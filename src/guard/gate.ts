@@ -41,7 +41,8 @@ export interface Gate {
   readonly cacheMisses: number
   /** Stops trusting every copy read before now: the counter may have lost changes made since. */
   invalidateBefore(): void
-  drained(): Promise<void>
+  /** Makes no look-up of its own any more. Resolves when none is under way. */
+  close(): Promise<void>
 }
 
 type Done = (error: Error | null, counted?: Counted<CachedKey> | Denied) => void
@@ -157,7 +158,7 @@ export function createGate(options: GateOptions): Gate {
     invalidateBefore() {
       trust.invalidBeforeMs = performance.now()
     },
-    drained: () => reader.drained(),
+    close: () => reader.close(),
   } satisfies Gate
   return gate
 }

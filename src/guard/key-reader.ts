@@ -41,7 +41,8 @@ export interface KeyReader {
   read(cacheName: string, hashes: TokenHashes): Promise<Found | Denied>
   /** Reads the key again in the background. `onRead` is called if it is still usable. */
   refresh(key: CachedKey, onRead: (found: Found) => void): void
-  drained(): Promise<void>
+  /** Makes no look-up of its own any more. Resolves when none is under way. */
+  close(): Promise<void>
 }
 
 export interface Found {
@@ -84,8 +85,11 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
   })
 
   let probing: NodeJS.Timeout | undefined
+  let gathering: NodeJS.Timeout | undefined
+  let closed = false
 
   function probeLater() {
+    if (closed) return
     probing ??= setTimeout(() => {
       probing = undefined
       lookUp({ hash: nobodysHash, previousHash: null }).catch(() => {})
@@ -138,11 +142,16 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
   return {
     read,
     refresh(key, onRead) {
-      if (key.refreshing) return
+      if (key.refreshing || closed) return
       key.refreshing = true
-      if (toRefresh.push({ key, onRead }) === 1) setTimeout(refreshAll, refreshAfterMs).unref()
+      if (toRefresh.push({ key, onRead }) === 1) gathering = setTimeout(refreshAll, refreshAfterMs).unref()
     },
-    drained: () => lookups.drained(),
+    close() {
+      closed = true
+      clearTimeout(probing)
+      clearTimeout(gathering)
+      return lookups.drained()
+    },
   }
 }
 

@@ -104,7 +104,7 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
     },
     async close() {
       maintenance.stop()
-      await guard.drained()
+      await guard.close()
       // In parallel: the last use of a key whose row is locked waits for seconds.
       await Promise.all([guard.lastUsed.close().catch(() => {}), collector.close(), heartbeat.close()])
       await stores.close()
@@ -164,8 +164,8 @@ function createRequestGuard(config: Config, { stores, metrics, log }: Shared, pa
       await refusals.record(refusal)
       metrics.refused(refusal.reason)
     },
-    async drained() {
-      await gate.drained()
+    async close() {
+      await gate.close()
       await refusals.drained()
       await rehashes.drained()
     },

@@ -393,6 +393,31 @@ t.test('an outage that is over is noticed without a request', async (t) => {
   t.strictSame(await after(2000), [3, false], 'and that is all')
 })
 
+t.test('once closed it makes no look-up of its own', async (t) => {
+  const clock = setClock(t)
+  const whenClosed = async (leave: (gate: ReturnType<typeof gated>, key: CachedKey) => unknown) => {
+    const opened = gated()
+    const key = await opened.cached()
+    clock.advance(4000)
+    await leave(opened, key)
+    await opened.gate.close()
+    const made = opened.postgres.readings.length
+    await opened.hit({ ...key, refreshing: false })
+    for (let n = 0; n < 10; n++) {
+      clock.advance(500)
+      await nextTurn()
+    }
+    t.equal(opened.postgres.readings.length, made)
+  }
+  const failing = ({ verify, postgres }: ReturnType<typeof gated>) => {
+    postgres.before = down
+    return t.rejects(verify('lk_unknown'), unavailable)
+  }
+  await whenClosed(failing)
+  await whenClosed((opened) => void failing(opened))
+  await whenClosed(({ hit }, key) => hit(key))
+})
+
 t.test('past its time a confirmed copy is used only if a reading fails', async (t) => {
   const { cached, hit, counter, postgres } = gated()
   const key = await cached()
