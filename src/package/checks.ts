@@ -44,9 +44,10 @@ const docsBase = 'https://github.com/latchkey/latchkey/blob/main/docs/package.md
 /** `signal`: stops waiting for another process that migrates the database. */
 export async function openChecks(
   config: Config,
-  log: Lines,
+  given: Lines,
   { patience = 1, signal }: Pick<GuardingOptions, 'patience' | 'signal'>,
 ): Promise<Checks> {
+  const log = harmless(given)
   const { verify, hit, record, stores, metrics, close } = await openGuarding(config, log, {
     role: 'serve',
     databaseWaitMs,
@@ -96,6 +97,21 @@ export async function openChecks(
     },
     metrics: () => metrics.registry.metrics(),
     close,
+  }
+}
+
+/** The application's log, as one that never throws: that would keep requests from their answers. */
+function harmless(log: Lines): Lines {
+  const writer =
+    (level: 'debug' | 'info' | 'warn' | 'error') =>
+    (...line: [fields: object | string, message?: string]) => {
+      try {
+        log[level](...line)
+      } catch {}
+    }
+  return {
+    ...{ debug: writer('debug'), info: writer('info'), warn: writer('warn'), error: writer('error') },
+    isLevelEnabled: (level) => log.isLevelEnabled?.(level) !== false,
   }
 }
 

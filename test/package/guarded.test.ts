@@ -352,6 +352,18 @@ t.test('a start that is done after Fastify’s time limit is undone', async (t) 
   await app.close()
 })
 
+t.test('a log that throws keeps no request from its answer', async (t) => {
+  const debug = () => {
+    throw new Error('the disk is full')
+  }
+  const guard = await createGuard({ ...options, log: { ...console, debug } })
+  t.teardown(guard.close)
+  const { token } = await makeCaller(service, { rateLimitRpm: 1 })
+  const checks = [token, token, 'lk_absent'].map((one) => guard.check(`Bearer ${one}`))
+  const statuses = (await Promise.all(checks)).map((answer) => (answer.ok ? 200 : answer.status))
+  t.strictSame(statuses, [200, 429, 401])
+})
+
 t.test('a log that cannot be written to is refused at the start', async (t) => {
   const { debug, ...some } = console
   for (const log of [{}, 'silent', null, some])
