@@ -12,6 +12,7 @@ import type {
   AuditEvent,
   AuditFilter,
   AuditLog,
+  AuditPosition,
   OperatorRefusalRecord,
   RefusalRecord,
 } from '../stores.ts'
@@ -65,20 +66,10 @@ export function createAuditLog(pools: { audit: Pool; operator: Pool }): AuditLog
           sql`select ${entry(sql)} from audit_log where request_id = ${requestId} order by audit_log.occurred_at, id`,
       ),
 
-    /** Event by event: in the order of the primary key, each is read no further than the limit. */
     list: (filter, lane) =>
       read(
         (sql) => sql`
-          select ${entry(sql)} from (
-            select found.* from (${asked(sql, filter)}) as asked
-            cross join lateral (
-              select * from audit_log
-              where event = for_event ${conditions(sql, filter)}
-              order by occurred_at desc, id desc
-              limit ${filter.limit}
-            ) as found
-            ${revokedWithAll(sql, filter)}
-          ) as found
+          select ${entry(sql)} from (${pages(sql, filter)}) as found
           order by found.occurred_at desc, id desc
           limit ${filter.limitsEach ? null : filter.limit}`,
         lane,
@@ -88,7 +79,9 @@ export function createAuditLog(pools: { audit: Pool; operator: Pool }): AuditLog
       pools.operator.run(async (sql) => {
         const rows = await sql`
           select ${by === 'ip' ? addressGroup(sql) : sql(by)} as value, count(*)::float8 as refusals from audit_log
-          where event in ${sql(refusalEvents)} ${conditions(sql, span)}
+          where event in ${sql(refusalEvents)}
+            and occurred_at >= to_timestamp(${span.since ?? '-Infinity'}::float8)
+            and occurred_at < to_timestamp(${span.until ?? 'Infinity'}::float8)
           group by 1 order by 2 desc, 1 limit ${limit}`
         return rows.map(({ value, refusals }) => ({ value, refusals }))
       }),
@@ -141,55 +134,61 @@ function eventsOf({ event, reason }: AuditFilter): readonly AuditEvent[] {
 }
 
 /**
- * A key made by rotation has no entry of its own: the `key.rotated` entry is under its predecessor.
+ * Events that are read at once, separated by commas. Those of one key, user or request are, from its
+ * index. Others are read one by one, in the order of the primary key and no further than the limit.
  */
-function asked(sql: Query, filter: AuditFilter) {
-  const keyId = filter.keyId === undefined ? undefined : safeId(filter.keyId)
-  const events = sql`unnest(string_to_array(${eventsOf(filter).join(',')}, ',')) as for_event`
-  if (keyId === undefined) return sql`select ${events}`
-  return sql`
-    select ${events}, ${keyId} as for_key
-    union all
-    select 'key.rotated', id from api_keys
-    where successor_id = ${keyId} and ${eventsOf(filter).includes('key.rotated')}`
+function eventGroups(filter: AuditFilter): string[] {
+  const { keyId, userId, requestId, limitsEach } = filter
+  const events = eventsOf(filter)
+  if (limitsEach || (keyId ?? userId ?? requestId) === undefined) return [...events]
+  const isRefusal = (event: AuditEvent) => (refusalEvents as readonly AuditEvent[]).includes(event)
+  return [events.filter(isRefusal), events.filter((event) => !isRefusal(event))].map(String).filter(Boolean)
 }
 
 /**
- * A key that was revoked with all keys of its user has no entry of its own either. The entry of them
- * all has the time of the revocation.
+ * What to read. A key has entries that are not its own: if rotation made it, that of its predecessor,
+ * and if it was revoked with all keys of its user, theirs, which has the time of the revocation.
  */
-function revokedWithAll(sql: Query, { keyId, ...filter }: AuditFilter) {
-  if (keyId === undefined || !eventsOf(filter).includes('user.keys_revoked')) return sql``
+function asked(sql: Query, filter: AuditFilter) {
+  const keyId = filter.keyId === undefined ? null : safeId(filter.keyId)
+  const userId = filter.userId === undefined ? null : idOrNone('usr_', filter.userId)
+  const groups = sql`
+    select unnest(string_to_array(${eventGroups(filter).join(' ')}, ' ')) as of_events,
+      ${keyId}::text as of_key, ${userId}::text as of_user, null::timestamptz as at_moment`
+  if (keyId === null) return groups
+  const events = eventsOf(filter)
+  // The collation of the log, for its indexes.
   return sql`
+    ${groups}
     union all
-    select found.* from api_keys as k
-    cross join lateral (
-      select * from audit_log
-      where event = 'user.keys_revoked' and user_id = k.user_id and occurred_at = k.revoked_at
-        ${conditions(sql, filter)}
-    ) as found
-    where k.id = ${safeId(keyId)}`
+    select 'key.rotated', id collate "default", ${userId}, null from api_keys
+    where successor_id = ${keyId} and ${events.includes('key.rotated')}
+    union all
+    select 'user.keys_revoked', null, user_id collate "default", revoked_at from api_keys
+    where id = ${keyId} and user_id = coalesce(${userId}, user_id) and revoked_at is not null
+      and ${events.includes('user.keys_revoked')}`
 }
 
-function conditions(sql: Query, filter: Omit<AuditFilter, 'limit'>) {
-  const { requestId, keyId, userId, reason, since, until, after } = filter
+/** A page for each of what is asked for (sql/postgres/024.do.read-audit-log.sql). */
+function pages(sql: Query, filter: AuditFilter) {
+  const { requestId, reason, since = null, until = null, after, limit } = filter
+  const ofRequest = requestId === undefined || isRequestId(requestId) ? requestId : ''
   return sql`
-    ${requestId === undefined ? sql`` : sql`and request_id = ${isRequestId(requestId) ? requestId : ''}`}
-    ${keyId === undefined ? sql`` : sql`and key_id = for_key`}
-    ${userId === undefined ? sql`` : sql`and user_id = ${idOrNone('usr_', userId)}`}
-    ${reason === undefined ? sql`` : sql`and reason = ${reason}`}
-    ${since === undefined ? sql`` : sql`and occurred_at >= to_timestamp(${since})`}
-    ${until === undefined ? sql`` : sql`and occurred_at < to_timestamp(${until})`}
-    ${
-      after === undefined
-        ? sql``
-        : sql`and (occurred_at, id) < (coalesce((
-            select occurred_at from audit_log
-            where event = ${after.event} and id = ${after.id} and occurred_at >= to_timestamp(${after.ms / 1000}::float8)
-              and occurred_at < to_timestamp(${(after.ms + 1) / 1000}::float8)
-          ), to_timestamp(${after.ms / 1000}::float8)), ${after.id})`
-    }`
+    select found.* from (${asked(sql, filter)}) as asked
+    cross join lateral audit_entries(
+      string_to_array(of_events, ','), ${ofRequest ?? null}, of_key, of_user, ${reason ?? null},
+      greatest(to_timestamp(${since}), at_moment), least(to_timestamp(${until}), at_moment + interval '1 microsecond'),
+      ${after === undefined ? null : placeOf(sql, after)}, ${after?.id ?? null}, ${limit}
+    ) as found`
 }
+
+/** The moment of this entry, to the microsecond if it is still there. */
+const placeOf = (sql: Query, { event, id, ms }: AuditPosition) => sql`
+  coalesce((
+    select occurred_at from audit_log
+    where event = ${event} and id = ${id} and occurred_at >= to_timestamp(${ms / 1000}::float8)
+      and occurred_at < to_timestamp(${(ms + 1) / 1000}::float8)
+  ), to_timestamp(${ms / 1000}::float8))`
 
 const entry = (sql: Query) => sql`
   id, to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as occurred_at, request_id, event, reason,

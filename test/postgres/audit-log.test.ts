@@ -1,5 +1,6 @@
 // The audit log in Postgres: refusals written in batches, found by request, listed by what an
 // operator asks for.
+import postgres from 'postgres'
 import t from 'tap'
 import { type RefusalReason, refusalReasons } from '../../schemas/refusal.ts'
 import { createAuditLog } from '../../src/postgres/audit.ts'
@@ -8,7 +9,7 @@ import { newId } from '../../src/rules/id.ts'
 import type { RefusalRecord } from '../../src/stores.ts'
 import { openStores } from './open-stores.ts'
 
-const { audit, sql } = await openStores(t)
+const { audit, sql, url, makeUser, makeKey } = await openStores(t)
 
 const refusal = (more: Partial<RefusalRecord> = {}): RefusalRecord => ({
   requestId: newId('req_'),
@@ -154,4 +155,36 @@ t.test('refused operators have a lane of their own: callers whose refusals wait 
   await recordOperatorRefusal({ ...asked, reason: 'wrong_token' })
   await recordRefusals([refusal()])
   t.strictSame(lanes, ['operators', undefined])
+})
+
+t.test('a page is read from an index, however often a key, its user or anybody was refused', async (t) => {
+  const { id: userId } = await makeUser()
+  const { id: keyId } = await makeKey(userId)
+  await sql`
+    insert into audit_log (id, occurred_at, request_id, event, reason, key_id, user_id)
+    select 'aud_' || n, now() + make_interval(secs => n / 1000.0), 'req_' || n, 'auth.refused', 'revoked',
+      case when n % 3 = 0 then ${keyId} else 'apk_' || n end, case when n % 3 = 0 then ${userId} else 'usr_' || n end
+    from generate_series(1, 60000) n`
+  await sql`analyze audit_log`
+  const sent: { text: string; values: string[] }[] = []
+  const watched = postgres(url, { max: 1, debug: (_, text, values) => sent.push({ text, values }) })
+  t.teardown(() => watched.end({ timeout: 1 }))
+  const pool = { run: (work) => work(watched, () => {}) } as Partial<Pool> as Pool
+  const { list } = createAuditLog({ audit: pool, operator: pool })
+  const [first] = await audit.list({ keyId, event: 'auth.refused', limit: 1 })
+  const after = { ...first!, ms: Date.parse(first!.occurred_at) }
+  for (const filter of [
+    { keyId },
+    { userId },
+    { keyId, userId },
+    { keyId, after },
+    { reason: 'revoked' },
+    {},
+  ] as const) {
+    t.equal((await list({ ...filter, limit: 10 })).length, 10)
+    const { text, values } = sent.at(-1)!
+    const [row] = await watched.unsafe(`explain (analyze, buffers, format json) ${text}`, values)
+    const { 'Shared Hit Blocks': hit, 'Shared Read Blocks': read } = row!['QUERY PLAN'][0].Plan
+    t.ok(hit + read < 200, `${Object.keys(filter)}: ${hit + read} pages of 8 kB`)
+  }
 })

@@ -290,6 +290,24 @@ for (const [season, first] of [
     )
   })
 
+t.test('that there is nothing to roll up is found without reading the hours and days', async (t) => {
+  await sql`truncate key_usage, key_usage_hours, key_usage_days`
+  for (const [table, step] of [
+    ['key_usage_hours', 'hour'],
+    ['key_usage_days', 'day'],
+  ] as const)
+    await sql`
+      insert into ${sql(table)} (starts_at, key_id, requests, limited)
+      select date_trunc(${step}, now()) - interval '2 days', 'apk_' || n, 1, 0 from generate_series(1, 30000) n`
+  await sql.begin(async (tx) => {
+    // Postgres may plan a statement for any values when it comes for the sixth time.
+    for (let n = 0; n < 6; n++) await tx`select roll_up_usage(now())`
+    const [row] = await tx`explain (analyze, buffers, format json) select roll_up_usage(now())`
+    const { 'Shared Hit Blocks': hit, 'Shared Read Blocks': read } = row!['QUERY PLAN'][0].Plan
+    t.ok(hit + read < 100, `${hit + read} pages of 8 kB`)
+  })
+})
+
 t.test('an hour that is not over is not rolled up, however far ahead the counting clock is', async (t) => {
   await sql`truncate key_usage, key_usage_hours, key_usage_days`
   const key = await makeKey(user.id)
