@@ -413,8 +413,8 @@ export interface UsageStore {
   /** Stores counts of a minute, each key once. Lower ones than those stored change nothing. */
   store(minute: number, counts: KeyCount[]): Promise<void>
   /**
-   * Ends the claim. `whole`: every counter was read. `done`: none of them will change. Resolves to
-   * whether every reported request is stored.
+   * Ends the claim. `whole`: every counter was read. `done`: none of them will change; before that,
+   * nothing is whole while another process counts. Resolves to whether every reported request is stored.
    */
   finish(minute: number, how: { whole: boolean; done: boolean }): Promise<boolean>
   /** Adds what this instance knows of a minute; what is stored is compared with the sum. */

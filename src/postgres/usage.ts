@@ -92,7 +92,8 @@ export function createUsageStore({ management, usage, rollups }: UsagePools): Us
             ) end, ${done} and starts_at + interval '1 minute' <= clock_timestamp()
           from (select ${startOf(sql, minute)} as starts_at) as minute
           on conflict (starts_at) do update set
-            stored = excluded.stored, is_done = excluded.is_done, claimed_until = '-infinity'
+            stored = case when ${done} or known.unreported <= 0 then excluded.stored end,
+            is_done = excluded.is_done, claimed_until = '-infinity'
           where not known.is_done
           returning ${isIncomplete(sql)} as is_incomplete`
         return !row?.is_incomplete

@@ -208,8 +208,14 @@ t.test('if an instance has not reported, a minute that may lack counts is incomp
   const incomplete = async () =>
     (await read('apk_1', 'minute', [minute, minute + 1], { now: minute + 2 })).incomplete
   for (let n = 0; n < 3; n++) await usage.report(minute, { requests: 0, unreported: 1 })
-  t.equal(await usage.finish(minute, { whole: true, done: false }), true)
-  t.strictSame(await incomplete(), [], 'nothing shows that counts are missing')
+  t.equal(await usage.finish(minute, { whole: true, done: false }), false)
+  t.strictSame(await incomplete(), [at(minute)], 'one has stopped, and the others count on')
+  await usage.report(minute - 1, { requests: 0, unreported: 1 })
+  t.equal(
+    await usage.finish(minute - 1, { whole: true, done: true }),
+    true,
+    'nothing shows that any are missing',
+  )
   await usage.report(minute, { requests: 0, unreported: -1, mayLackCounts: true })
   t.equal(await usage.finish(minute, { whole: true, done: true }), false)
   t.strictSame(await incomplete(), [at(minute)])
