@@ -2,7 +2,7 @@
  * Stores how often each key was used: when a minute is over, one instance reads its counters and
  * stores them. Nothing is added to a request.
  *
- * Every instance looks every two seconds. The one that claims the minute stores it; if it is killed,
+ * Every instance looks every two seconds, and when a minute begins. The one that claims the minute stores it; if it is killed,
  * its claim ends and another one starts over, which is harmless: storing again changes nothing. Each
  * instance also reports how many requests it has counted. Where that is more than what the counters
  * held, requests were counted by an instance alone or lost with Redis, and the minute is incomplete.
@@ -26,7 +26,7 @@ export interface CollectorOptions {
 
 export interface Collector {
   /**
-   * Checks every two seconds from now on. Resolves when this process is reported for its first
+   * Checks every two seconds from now on, and when a minute begins. Resolves when this process is reported for its first
    * minute. Never rejects.
    */
   start(): Promise<void>
@@ -63,7 +63,7 @@ export function createCollector(options: CollectorOptions): Collector {
   let rolledUpMinute = 0
   let clock = { nowMs: 0, monoMs: 0 }
   let isFaulty = false
-  let working: Promise<void> | null = null
+  let isClosed = false
   let timer: NodeJS.Timeout | undefined
 
   async function now(): Promise<number> {
@@ -134,7 +134,7 @@ export function createCollector(options: CollectorOptions): Collector {
    * Reports that this process has begun to count in the current minute. If it is killed before the
    * report at the end, that shows.
    */
-  async function open(): Promise<number> {
+  const opening = oneAtATime(async () => {
     const nowMs = await now()
     const current = minuteOf(nowMs)
     // At first, or after the clock was ahead. The counters of a minute that ended over a minute ago
@@ -146,12 +146,11 @@ export function createCollector(options: CollectorOptions): Collector {
     }
     openMinute = current
     await report(current)
-    return nowMs
-  }
+  })
 
-  async function work() {
-    const nowMs = await open()
-    const last = minuteOf(nowMs - graceMs) - 1
+  const storing = oneAtATime(async () => {
+    await opening.run()
+    const last = minuteOf(clock.nowMs - graceMs) - 1
     if (doneThrough! < last - 2) {
       onSkipped(doneThrough! + 1, last - 2)
       doneThrough = last - 2
@@ -162,31 +161,48 @@ export function createCollector(options: CollectorOptions): Collector {
       // Never skip a minute that another instance has claimed: that instance may be killed.
       if (isDone && (minute < last || doneThrough! >= last - 1)) doneThrough = minute
     }
-    if (rolledUpMinute === openMinute) return
-    while (await usage.rollUp(nowMs / 1000)) {}
-    rolledUpMinute = openMinute
-  }
+  })
+
+  /** Beside the rest: after a long fault, it takes longer than counters live. */
+  const rollingUp = oneAtATime(async () => {
+    await opening.run()
+    const minute = openMinute
+    if (rolledUpMinute === minute) return
+    while (!isClosed && (await usage.rollUp((await counter.now()) / 1000))) {}
+    rolledUpMinute = minute
+  })
+
+  const nowMs = () => clock.nowMs + performance.now() - clock.monoMs
 
   function lagS() {
     if (doneThrough === null) return 0
-    const nowS = (clock.nowMs + performance.now() - clock.monoMs) / 1000
-    return Math.max(0, nowS - (doneThrough + 2) * 60)
+    return Math.max(0, nowMs() / 1000 - (doneThrough + 2) * 60)
   }
 
   async function tick() {
-    working ??= work()
-      .then(
+    const ended = [opening, storing, rollingUp].map(({ run }) =>
+      run().then(
         () => null,
         (error: Error) => error,
-      )
-      .then((error) => {
-        working = null
-        if (error !== null ? !isFaulty : isFaulty && lagS() === 0) {
-          isFaulty = error !== null
-          onFault(error)
-        }
-      })
-    await working
+      ),
+    )
+    const error = (await Promise.all(ended)).find((error) => error !== null) ?? null
+    if (isClosed || !(error !== null ? !isFaulty : isFaulty && lagS() === 0)) return
+    isFaulty = error !== null
+    onFault(error)
+  }
+
+  /** A minute begins at once: if this process is killed before that is reported, nothing shows it. */
+  function tickLater() {
+    const leftMs = 60_000 - (nowMs() % 60_000)
+    timer = setTimeout(
+      () => {
+        void tick()
+        tickLater()
+      },
+      Math.min(tickMs, leftMs),
+    )
+    timer.unref()
   }
 
   /** Where counts die with their process: continues from what the last one stored. */
@@ -200,7 +216,7 @@ export function createCollector(options: CollectorOptions): Collector {
   }
 
   async function storeRest() {
-    await working
+    await Promise.all([opening.ended(), storing.ended()])
     const signal = AbortSignal.timeout(stopTimeoutMs)
     const minute = minuteOf(await now())
     await report(minute + 1)
@@ -214,18 +230,32 @@ export function createCollector(options: CollectorOptions): Collector {
   return {
     async start() {
       await restore().catch(onFault)
-      await open().catch(() => {})
+      await opening.run().catch(() => {})
       // Not awaited: a million counters in Redis take many seconds.
       void tick()
-      timer = setInterval(tick, tickMs)
-      timer.unref()
+      tickLater()
     },
     tick,
     lagS,
     async close() {
-      clearInterval(timer)
+      isClosed = true
+      clearTimeout(timer)
       await Promise.race([storeRest().catch(onFault), sleep(stopTimeoutMs, undefined, { ref: false })])
     },
+  }
+}
+
+/** A call while the work is under way gets that. */
+function oneAtATime(work: () => Promise<void>) {
+  let underWay: Promise<void> | null = null
+  return {
+    run() {
+      underWay ??= work().finally(() => {
+        underWay = null
+      })
+      return underWay
+    },
+    ended: async () => underWay?.catch(() => {}),
   }
 }
 

@@ -662,25 +662,38 @@ t.test('a start does not wait until the last minute is stored, but a stop does',
   t.equal(finished[0], true)
 })
 
-t.test('every two seconds it looks for what is due, until it is closed', async (t) => {
-  const clock = FakeTimers.install({ toFake: ['setInterval', 'clearInterval'] })
+t.test('it looks every two seconds and when a minute begins, until it is closed', async (t) => {
+  const clock = FakeTimers.install({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
   t.teardown(() => clock.uninstall())
-  let looks = 0
-  const { start, tick, close } = collectorAt(() => {
-    looks++
-    return Date.now()
-  }, counterOf(instances[0]!))
+  const looks: number[] = []
+  const { start, close } = collectorOn(
+    () => 1000 * 60_000 + 55_000 + clock.now,
+    { report: async () => void looks.push(clock.now) },
+    { takeHits: () => 1 },
+  )
   await start()
-  await tick()
-  const atStart = looks
-  clock.tick(1999)
-  t.equal(looks, atStart)
-  clock.tick(1)
-  t.ok(looks > atStart)
+  await clock.tickAsync(6999)
   await close()
-  const atEnd = looks
-  clock.tick(10_000)
-  t.equal(looks, atEnd)
+  const seen = [...new Set(looks)]
+  await clock.tickAsync(10_000)
+  t.strictSame(seen, [0, 2000, 4000, 5000, 6999], 'and once at its end')
+})
+
+t.test('minutes begin and end on time while one is stored and hours are rolled up', async (t) => {
+  let nowMs = 1000 * 60_000 + 3000
+  const reported = new Map<number, number>()
+  const collector = collectorOn(() => nowMs, {
+    report: async (minute, { unreported = 0 }) =>
+      void reported.set(minute, unreported + (reported.get(minute) ?? 0)),
+    claim: () => new Promise(() => {}),
+    rollUp: () => new Promise(() => {}),
+  })
+  for (let minutes = 0; minutes < 5; minutes++) {
+    void collector.tick()
+    await nextTurn()
+    nowMs += 60_000
+  }
+  t.strictSame(Object.fromEntries(reported), { 1000: 0, 1001: 0, 1002: 0, 1003: 0, 1004: 1 })
 })
 
 t.test('a stop waits no longer than 5 s for servers that do not answer', async (t) => {
