@@ -22,10 +22,16 @@ export interface MemoryCounterOptions {
 
 export function createMemoryCounter(options: MemoryCounterOptions = {}): Counter {
   const { alone = true, counts = createMinuteCounts(), now = Date.now } = options
-  const versions = new Map<string, { version: number; untilMs: number }>()
+  const versions = new Map<string, { version: number; untilMonoMs: number }>()
 
-  function prune(nowMs: number) {
-    for (const [keyId, { untilMs }] of versions) if (untilMs <= nowMs) versions.delete(keyId)
+  function prune(monoMs: number) {
+    for (const [keyId, { untilMonoMs }] of versions) if (untilMonoMs <= monoMs) versions.delete(keyId)
+  }
+
+  /** 0 once no copy can be older: a database that was restored has a lower version for good. */
+  function versionOf(keyId: string, monoMs: number): number {
+    const known = versions.get(keyId)
+    return known !== undefined && monoMs < known.untilMonoMs ? known.version : 0
   }
 
   return {
@@ -36,16 +42,17 @@ export function createMemoryCounter(options: MemoryCounterOptions = {}): Counter
       const number = counts.add(keyId, minuteOf(nowMs), 1)
       if (number < 1) return false
       const reply = { nowMs, monoMs: performance.now(), shared: false }
-      onCounted(number, versions.get(keyId)?.version ?? 0, reply)
+      onCounted(number, versionOf(keyId, reply.monoMs), reply)
       return true
     },
     async raise(raised) {
-      const untilMs = now() + versionTtlMs
-      if (versions.size > pruneAbove) prune(now())
-      for (const { keyId, version } of raised) {
-        const known = versions.get(keyId)?.version ?? 0
-        versions.set(keyId, { version: Math.max(known, version), untilMs })
-      }
+      const monoMs = performance.now()
+      if (versions.size > pruneAbove) prune(monoMs)
+      for (const { keyId, version } of raised)
+        versions.set(keyId, {
+          version: Math.max(versionOf(keyId, monoMs), version),
+          untilMonoMs: monoMs + versionTtlMs,
+        })
       return alone
     },
     confirm() {},

@@ -2,12 +2,12 @@
  * Stores how often each key was used: when a minute is over, one instance reads its counters and
  * stores them. Nothing is added to a request.
  *
- * Every instance looks every two seconds, and when a minute begins. The one that claims the minute stores it; if it is killed,
- * its claim ends and another one starts over, which is harmless: storing again changes nothing. Each
- * instance also reports how many requests it has counted. Where that is more than what the counters
- * held, requests were counted by an instance alone or lost with Redis, and the minute is incomplete.
- * If an instance was killed before it reported, the sum proves nothing: then the minute is incomplete
- * if any other instance has noticed that counts may be missing.
+ * Every instance looks every two seconds, and when a minute begins. The one that claims the minute
+ * stores it; if it is killed, its claim ends and another one starts over, which is harmless: storing
+ * again changes nothing. Each instance also reports how many requests it has counted. Where that is
+ * more than what the counters held, requests were counted by an instance alone or lost with Redis, and
+ * the minute is incomplete. If an instance was killed before it reported, the sum proves nothing: then
+ * the minute is incomplete if any other instance has noticed that counts may be missing.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { minuteOf } from '../rules/window.ts'

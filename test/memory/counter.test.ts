@@ -3,6 +3,7 @@ import t from 'tap'
 import { createMemoryCounter } from '../../src/memory/counter.ts'
 import { createMinuteCounts } from '../../src/memory/minute-counts.ts'
 import { newId } from '../../src/rules/id.ts'
+import { setClock } from '../clock.ts'
 import { counterSuite, hit, hits, numbersOf, upTo } from './counter-suite.ts'
 
 counterSuite(t, createMemoryCounter())
@@ -53,16 +54,19 @@ t.test('an answer has the time of the clock that was passed in', async (t) => {
 
 t.test('a version outlives every cached copy, however many there are', async (t) => {
   const { counter, setMs } = withClock()
-  const first = newId('apk_')
-  await counter.raise([{ keyId: first, version: 3 }])
-  setMs(599_999)
+  const clock = setClock(t)
+  const [first, other] = [newId('apk_'), newId('apk_')]
+  await counter.raise([first, other].map((keyId) => ({ keyId, version: 3 })))
+  setMs(3_600_000)
+  clock.advance(599_999)
   for (let i = 0; i < 3; i++) {
     await counter.raise(upTo(6000).map((version) => ({ keyId: newId('apk_'), version })))
   }
-  t.equal((await hit(counter, first)).version, 3)
-  setMs(600_000)
-  await counter.raise([{ keyId: newId('apk_'), version: 1 }])
+  t.equal((await hit(counter, first)).version, 3, 'also after a step of the clock')
+  clock.advance(1)
+  await counter.raise([{ keyId: other, version: 2 }])
   t.equal((await hit(counter, first)).version, 0, 'and is then forgotten')
+  t.equal((await hit(counter, other)).version, 2, 'the database may have been restored')
 })
 
 t.test('counting in memory confirms no cached copy', async (t) => {
