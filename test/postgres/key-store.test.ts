@@ -3,7 +3,6 @@ import fc from 'fast-check'
 import postgres from 'postgres'
 import t from 'tap'
 import { createLastUsed } from '../../src/guard/last-used.ts'
-import { createAuditLog } from '../../src/postgres/audit.ts'
 import type { Pool } from '../../src/postgres/pool.ts'
 import { createUsageStore } from '../../src/postgres/usage.ts'
 import { newId } from '../../src/rules/id.ts'
@@ -332,20 +331,14 @@ t.test('a page of any status is read from an index, past no row of another statu
     }
 })
 
-t.test("users, a user's refusals and incomplete minutes are read from indexes", async (t) => {
+t.test('users and incomplete minutes are read from indexes', async (t) => {
   const times = sql`select n, now() - make_interval(mins => n) as at from generate_series(1, 3000) n`
   await sql`
     insert into users (id, name, created_at) select 'usr_' || n, 'somebody', at from (${times}) as times`
-  await sql`
-    insert into audit_log (id, request_id, event, reason, user_id)
-    select 'aud_' || n, 'req_' || n, 'auth.refused', 'revoked', 'usr_' || n from (${times}) as times`
   await sql`insert into usage_minutes (starts_at, stored) select at, 0 from (${times}) as times`
-  await sql`analyze users, audit_log, usage_minutes`
+  await sql`analyze users, usage_minutes`
 
   t.match(await planOf(() => watchedUsers.list({ limit: 101 })), 'using users_newest_first ')
-  const audit = createAuditLog({ audit: watchedPool, operator: watchedPool })
-  const refusals = { userId: 'usr_1000', event: 'auth.refused', limit: 10 } as const
-  t.match(await planOf(() => audit.list(refusals)), /using audit_refusals_\d+_user_id_occurred_at_idx/)
   const usage = createUsageStore({ management: watchedPool, usage: watchedPool, rollups: watchedPool })
   const range = { step: 'minute', sinceS: nowS() - 86_400, untilS: nowS() } as const
   const read = () => usage.read('apk_1', range, { nowS: nowS(), live: [], isLocal: false })
