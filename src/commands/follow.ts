@@ -34,6 +34,17 @@ export async function followAudit(
   show: (entries: AuditEntry[]) => void,
 ): Promise<void> {
   const stopped = untilStopped()
+  const ended = new Promise<void>((resolve) => stopped.addEventListener('abort', () => resolve()))
+  // Not after the read in hand: it waits as long as Postgres does.
+  await Promise.race([follow(audit, filter, show, stopped), ended])
+}
+
+async function follow(
+  audit: Pick<AuditLog, 'list'>,
+  filter: AuditFilter,
+  show: (entries: AuditEntry[]) => void,
+  stopped: AbortSignal,
+): Promise<void> {
   const latest = async () => Date.parse((await audit.list({ limit: 1 }))[0]?.occurred_at ?? '1970-01-01')
   /** The time of the newest entry, whatever the filter, by the database's clock. */
   let markMs = await latest()
@@ -72,9 +83,8 @@ export async function followAudit(
       },
     )
 
-  const ended = new Promise<void>((resolve) => stopped.addEventListener('abort', () => resolve()))
   while (!stopped.aborted) {
     await sleep(pollMs, undefined, { signal: stopped }).catch(() => {})
-    if (!stopped.aborted) await Promise.race([patientPoll(), ended])
+    if (!stopped.aborted) await patientPoll()
   }
 }

@@ -111,6 +111,21 @@ t.test('--follow ends on Ctrl-C even if Postgres hangs and keeps its connections
   t.match(await until('it ends', () => ended), { code: 0, stderr: '' })
 })
 
+t.test('--follow ends on Ctrl-C while its first reads wait for a lock', async (t) => {
+  const env = externalEnv({ databaseUrl: await services.createDatabase(), redisUrl: null })
+  await runLatchkey(t, env, 'migrate')
+  await openDatabase(t, env.DATABASE_URL!).begin(async (holder) => {
+    await holder`lock table audit_log`
+    const following = await spawnLatchkey(t, env, 'audit', 'list', '--follow')
+    await until('it waits', async () => {
+      const [row] = await holder`select from pg_locks where relation = 'audit_log'::regclass and not granted`
+      return row !== undefined
+    })
+    following.kill('SIGINT')
+    t.match(await following.ended, { code: 0, signal: null, stderr: '' })
+  })
+})
+
 t.test('a key in place of an id or external id is in no statement', async (t) => {
   const server = await startPrivatePostgres(t)
   const { run } = await openCommandLine(t, externalEnv({ databaseUrl: server.url, redisUrl: null }))
