@@ -22,6 +22,12 @@ export const lookupMaxLength = 1024
  */
 export const namePattern = '^[^\\p{Cc}\\p{Cs}]*[^\\p{Cc}\\p{Cs}\\s][^\\p{Cc}\\p{Cs}]*$'
 
+/**
+ * As a name, but with any white space, such as the line breaks of a pasted command. Needs the flag
+ * `u`.
+ */
+export const lookupPattern = '^\\s*[^\\p{Cc}\\p{Cs}\\s]([^\\p{Cc}\\p{Cs}]|[\\t-\\r])*$'
+
 /** A year. */
 export const graceMaxS = 31_536_000
 

@@ -1,23 +1,17 @@
 /** What an operator learns about a key, prefix or id that a customer has sent. */
 import { type Static, type TProperties, Type } from '@sinclair/typebox'
 import { AuditEntry } from './audit.ts'
-import { lookupMaxLength, operatorKeyStates } from './bounds.ts'
+import { lookupMaxLength, lookupPattern, operatorKeyStates } from './bounds.ts'
 import { KeyCounters } from './counters.ts'
 import { AdminKey } from './key.ts'
 import { User } from './user.ts'
-
-/**
- * As a name, but with any white space around it, such as the line break of a pasted key. Needs the
- * flag `u`.
- */
-const queryPattern = '^\\s*[^\\p{Cc}\\p{Cs}\\s]([^\\p{Cc}\\p{Cs}]*[^\\p{Cc}\\p{Cs}\\s])?\\s*$'
 
 export const LookupBody = Type.Object(
   {
     query: Type.String({
       minLength: 1,
       maxLength: lookupMaxLength,
-      pattern: queryPattern,
+      pattern: lookupPattern,
       examples: ['usr_0mwpfal3g00000q7v0awobx4c0'],
       suggestion: 'Send a key, the beginning of a key, an id (`apk_`, `usr_` or `req_`), or an external id.',
     }),

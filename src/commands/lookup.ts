@@ -1,7 +1,7 @@
 /** latchkey lookup: identifies what a customer has sent. */
 import { createInterface } from 'node:readline'
 import { Writable } from 'node:stream'
-import { lookupMaxLength, namePattern } from '../../schemas/bounds.ts'
+import { lookupMaxLength, lookupPattern } from '../../schemas/bounds.ts'
 import type { KeyCounters } from '../../schemas/counters.ts'
 import type { AdminKey } from '../../schemas/key.ts'
 import type { Lookup } from '../../schemas/lookup.ts'
@@ -15,11 +15,12 @@ export const lookup = command('lookup <anything>', {
   summary: 'show what a key, prefix, id or external id is; - reads it from stdin',
   example: 'lookup -      (type or pipe a whole key, so that it stays out of your shell history)',
   async run({ config, args: [given = ''] }) {
-    const query = given === '-' ? await fromStdin() : given
+    // An external id may have outer white space, but not the line break that ends it here.
+    const query = given === '-' ? (await fromStdin()).replace(/\r?\n$/, '') : given
     const trimmed = query.trim()
     if (trimmed === '' || trimmed.length > lookupMaxLength)
       throw new Error(`lookup needs 1 to ${lookupMaxLength} characters`)
-    if (!new RegExp(namePattern, 'u').test(trimmed)) throw new Error('lookup takes no control characters')
+    if (!new RegExp(lookupPattern, 'u').test(trimmed)) throw new Error('lookup takes no control characters')
     const format = tokenFormat(config.tokenPrefix)
     if (given !== '-' && format.isIn(given)) process.stderr.write(`${historyWarning}\n`)
     const found = await withStores(config, (stores) => {
@@ -47,9 +48,9 @@ async function fromStdin(): Promise<string> {
   let text = ''
   for await (const chunk of stdin.setEncoding('utf8')) {
     text += chunk
-    if (text.includes('\n') || text.length > lookupMaxLength) break
+    if (text.length > lookupMaxLength) break
   }
-  return text.split('\n', 1)[0]!
+  return text
 }
 
 /** Not shown while it is typed. */
@@ -57,9 +58,14 @@ async function typed(): Promise<string> {
   const hidden = new Writable({ write: (_chunk, _encoding, done) => done() })
   const lines = createInterface({ input: process.stdin, output: hidden, terminal: true })
   process.stderr.write('Key, prefix, id or external id (not shown): ')
+  let text = ''
   try {
-    for await (const line of lines) return line
-    return ''
+    for await (const line of lines) {
+      text += `${line}\n`
+      // A pasted command may begin with an empty line, and go on after a backslash.
+      if (text.trim() !== '' && !line.trimEnd().endsWith('\\')) break
+    }
+    return text
   } finally {
     lines.close()
     process.stderr.write('\n')

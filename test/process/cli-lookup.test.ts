@@ -6,6 +6,8 @@ import t from 'tap'
 import { useServices } from '../services/index.ts'
 import { builtCli } from './built.ts'
 import { externalEnv, openCommandLine } from './latchkey.ts'
+import { noTerminals, onTerminal } from './terminal.ts'
+import { until } from './until.ts'
 
 const env = externalEnv(await useServices(t))
 const { run, runWith } = await openCommandLine(t, env)
@@ -26,13 +28,25 @@ async function lookUpFromStdin(query: string) {
 }
 
 t.test('a whole key from stdin is found, and appears nowhere', async (t) => {
-  for (const query of [key.plain_key, ` ${key.plain_key}\r\nand another line`]) {
+  const command = `curl localhost \\\n\t-H "Authorization: Bearer ${key.plain_key}"\n`
+  for (const query of [key.plain_key, ` ${key.plain_key}\r\nand another line`, `\r\n\n${command}`]) {
     const { code, stdout, stderr } = await lookUpFromStdin(query)
     t.strictSame([code, stderr], [0, ''])
     for (const fact of [/^state +active$/m, key.id, key.key_prefix, user.id, 'customer-17'])
       t.match(stdout, fact)
     t.notMatch(stdout, key.plain_key)
   }
+})
+
+t.test('a command of several lines is pasted into the hidden prompt', { skip: noTerminals }, async (t) => {
+  const terminal = await onTerminal(t, env, 'lookup', '-')
+  await until('it asks', () => terminal.shown.includes('(not shown): '))
+  terminal.type(`\rcurl localhost \\\r  -H "Authorization: Bearer ${key.plain_key}"`)
+  terminal.type('\r')
+  const { code, shown } = await terminal.ended
+  t.equal(code, 0)
+  t.match(shown, key.id)
+  t.notMatch(shown, key.plain_key)
 })
 
 t.test('a whole key as an argument is found too, with a warning', async (t) => {
