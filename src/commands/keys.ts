@@ -98,8 +98,8 @@ const list = command<{ user?: string; prefix?: string; status?: KeyState }>('lis
     if (prefix !== undefined && !/^[0-9A-Za-z_]{1,21}$/.test(prefix))
       throw new Error('--prefix takes the first characters as shown; for a whole key: latchkey lookup -')
     const format = tokenFormat(config.tokenPrefix)
-    if (prefix !== undefined && format.isPartialPrefix(prefix))
-      throw new Error(`--prefix needs all ${format.displayPrefixLength} characters of a prefix, as shown`)
+    if (prefix !== undefined && prefix.length !== format.displayPrefixLength)
+      throw new Error(`--prefix needs the ${format.displayPrefixLength} characters of a prefix, as shown`)
     const found = await withReaders(config, async ({ keys, users }) => {
       if (userId !== null && (await users.get(userId)) === null) throw noUser(userId)
       return allPages((page) => keys.list(userId, { ...page, status, displayPrefix: prefix }, operator()))

@@ -187,6 +187,7 @@ const refused: [method: string, path: string, body: unknown, code: Code, param: 
   ['GET', 'keys?user_id=usr_1&user_id=usr_2', undefined, 'invalid_parameter', 'user_id'],
   ['GET', `keys?key_prefix=${key}`, undefined, 'invalid_parameter', 'key_prefix'],
   ['GET', 'keys?key_prefix=lk_Wg0', undefined, 'invalid_parameter', 'key_prefix'],
+  ['GET', 'keys?key_prefix=lk_Wg0Wg0Wg', undefined, 'invalid_parameter', 'key_prefix'],
   ['GET', 'keys?key_prefix=lk_%2525', undefined, 'invalid_parameter', 'key_prefix'],
   ['GET', 'keys?name=x', undefined, 'unknown_parameter', 'name'],
   ['GET', 'keys?starting_after=apk_nobody', undefined, 'not_found', 'starting_after'],

@@ -82,7 +82,8 @@ export const adminKeyRoutes: FastifyPluginAsyncTypebox<AdminKeyRoutesOptions> = 
     },
     async (request) => {
       const { user_id, key_prefix, status, starting_after } = request.query
-      if (key_prefix !== undefined && tokenFormat.isPartialPrefix(key_prefix)) throw shortPrefix(tokenFormat)
+      if (key_prefix !== undefined && key_prefix.length !== tokenFormat.displayPrefixLength)
+        throw wrongLength(tokenFormat)
       const limit = limitOf(request.query)
       const page = { limit: limit + 1, startingAfter: starting_after, status, displayPrefix: key_prefix }
       const toBody = withPendingUses(lastUsed, adminKeyBody)
@@ -175,11 +176,11 @@ export const adminKeyRoutes: FastifyPluginAsyncTypebox<AdminKeyRoutesOptions> = 
   )
 }
 
-const shortPrefix = ({ displayPrefixLength }: TokenFormat) =>
+const wrongLength = ({ displayPrefixLength }: TokenFormat) =>
   new ApiError('invalid_parameter', {
     param: 'key_prefix',
-    message: '`key_prefix` is too short.',
-    suggestion: `Send all ${displayPrefixLength} characters of a \`key_prefix\`.`,
+    message: '`key_prefix` has the wrong length.',
+    suggestion: `Send the ${displayPrefixLength} characters of a \`key_prefix\`.`,
   })
 const limitReached = () =>
   new ApiError('key_limit_reached', {
