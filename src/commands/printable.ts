@@ -1,9 +1,9 @@
 /**
  * Text that is safe on a terminal. Strangers choose names, paths and headers: control characters
  * (C1 included) would move the cursor, bidi overrides would reorder a line, and U+2028 would break
- * it.
+ * it. The joiners U+200C and U+200D stay: emoji and some scripts need them.
  */
-const unsafe = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/gu
+const unsafe = /(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/gu
 
 /** One line: line breaks are escaped too. */
 export const printable = (text: string): string =>

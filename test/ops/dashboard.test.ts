@@ -306,12 +306,15 @@ test('a session that ends leaves a new key on the screen until it is handed over
 
 test('a name can neither reorder a question nor break the layout', async (t, browser) => {
   const page = await browser.open(url, { viewport: { width: 360, height: 740 } })
-  const { id } = await aKey(5, `a\u202egnp.exe${'x'.repeat(240)}`)
+  const { id } = await aKey(5, `👩\u200d💻 a\u202egnp.exe${'x'.repeat(240)}`)
   const found = await find(page, id)
-  t.match(await found.getByRole('heading', { level: 2 }).innerText(), /^Key “a\\u\{202e\}gnp\.exex+”/)
+  t.match(
+    await found.getByRole('heading', { level: 2 }).innerText(),
+    /^Key “👩\u200d💻 a\\u\{202e\}gnp\.exex+”/,
+  )
   await found.getByText('Revoke…').click()
   const question = page.getByRole('dialog').getByRole('heading')
-  t.match(await question.innerText(), /^Revoke “a\\u\{202e\}gnp\.exex+” of Ada Lovelace\?$/)
+  t.match(await question.innerText(), /^Revoke “👩\u200d💻 a\\u\{202e\}gnp\.exex+” of Ada Lovelace\?$/)
   t.notOk(await page.evaluate('document.documentElement.scrollWidth > innerWidth'), 'nothing sticks out')
   const [fullWidth, width] = await page.evaluate<number[]>(
     '[document.querySelector("dialog").scrollWidth, document.querySelector("dialog").clientWidth]',

@@ -19,8 +19,9 @@ const samples = [
 t.test('text: each unsafe character is written as \\u{…}, any other is left', async (t) => {
   for (const sample of samples)
     t.equal(printable(`a${sample}b`), `a\\u{${sample.codePointAt(0)!.toString(16)}}b`)
-  const harmless = 'Ünïcøde 日本語 🔑 "quoted" \\back'
+  const harmless = 'Ünïcøde 日本語 🔑 👩\u200d💻 می\u200cخواهم "quoted" \\back'
   t.equal(printable(harmless), harmless)
+  t.equal(printableJson(harmless), JSON.stringify(harmless))
 })
 
 t.test('JSON: each unsafe character is an escape that parses to the same value', async (t) => {
