@@ -69,19 +69,23 @@ function bash(places: Place[]): string {
   return `# bash completion for latchkey
 _latchkey() {
   local at='' word words='' files=''
+  local last="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}"
+  # Bash splits --option=value at its =.
+  if [ "$last" = '=' ]; then last=''
+  elif [ "$before" = '=' ]; then before="\${COMP_WORDS[COMP_CWORD-2]}"; fi
   for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
     case "\${at:+$at }$word" in
       ${knownPaths(places)}) at="\${at:+$at }$word" ;;
     esac
   done
-  case "$at,\${COMP_WORDS[COMP_CWORD-1]}" in
+  case "$at,$before" in
 ${caseArms(places, (found) => `words='${found.map(({ word }) => word).join(' ')}'`)}
   esac
-  COMPREPLY=($(compgen -W "$words" -- "\${COMP_WORDS[COMP_CWORD]}"))
+  COMPREPLY=($(compgen -W "$words" -- "$last"))
   if [ -n "$files" ]; then
     local IFS=$'\\n'
     compopt -o filenames 2>/dev/null
-    COMPREPLY+=($(compgen -f -- "\${COMP_WORDS[COMP_CWORD]}"))
+    COMPREPLY+=($(compgen -f -- "$last"))
   fi
 }
 complete -F _latchkey latchkey

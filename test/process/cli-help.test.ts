@@ -54,6 +54,18 @@ const completions: [words: string[], offered: string[]][] = [
   ],
 ]
 
+/** Bash splits `--option=value`. */
+const splitCompletions: typeof completions = [
+  [
+    ['audit', 'list', '--reason', '=', 'w'],
+    ['wrong_scheme', 'wrong_prefix', 'wrong_signature', 'wrong_token'],
+  ],
+  [
+    ['top', '--sort', '='],
+    ['used', 'share'],
+  ],
+]
+
 /** Prints what the shell itself offers, one a line. */
 const questions: Record<string, (script: string, words: string[]) => string[]> = {
   bash: (script, words) => [
@@ -75,7 +87,7 @@ for (const [shell, ask] of Object.entries(questions)) {
     const { stdout: script } = await commandLine.run('completion', shell)
     const cwd = await aFolder(t)
     for (const name of ['leaky.log', 'leaky.txt']) await writeFile(join(cwd, name), '')
-    for (const [words, offered] of completions) {
+    for (const [words, offered] of [...completions, ...(shell === 'bash' ? splitCompletions : [])]) {
       const { stdout } = await run(shell, ask(script, words), { cwd })
       const names = stdout.split('\n').flatMap((line) => line.split('\t')[0] || [])
       const expected =
