@@ -34,7 +34,8 @@ export const top = command<Options>('top', {
       const board = createBoard(stores)
       const read = async () => countersBody(await board.read('current', operator()), sort, limit)
       try {
-        if (json || !process.stdout.isTTY) {
+        // A dumb terminal, such as that of an editor, shows escape sequences as text.
+        if (json || !process.stdout.isTTY || process.env.TERM === 'dumb') {
           const counters = await once(read)
           return { json: counters, lines: linesOf(counters) }
         }

@@ -9,6 +9,7 @@ import { makeCaller, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
 import { builtCli } from './built.ts'
 import { type Env, externalEnv, openCommandLine, runLatchkey } from './latchkey.ts'
+import { noTerminals, onTerminal } from './terminal.ts'
 import { until } from './until.ts'
 
 const services = await useServices(t)
@@ -71,6 +72,12 @@ else {
       const [settings, drawn = ''] = screen.split('\x1b[?1049h\x1b[?7l')
       t.ok(drawn.endsWith(`\x1b[?25h\x1b[?7h\x1b[?1049lended with 0\r\n${settings}`))
     }
+  })
+
+  t.test('on a dumb terminal it prints one table', { skip: noTerminals }, async (t) => {
+    const terminal = await onTerminal(t, { ...env, TERM: 'dumb' }, 'top')
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: it begins the sequences.
+    t.match(await terminal.ended, { code: 0, shown: /^minute [^\x1b]*\r\n$/ })
   })
 }
 

@@ -15,6 +15,7 @@ export async function onTerminal(t: Test, env: Env, ...words: string[]) {
   const child = spawn('script', ['--quiet', '--return', '--command', command, '/dev/null'], {
     env: { PATH: process.env.PATH, ...env },
     stdio: ['pipe', 'pipe', 'inherit'],
+    timeout: 60_000,
   })
   let shown = ''
   child.stdout.setEncoding('utf8').on('data', (text) => {
