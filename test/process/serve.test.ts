@@ -75,11 +75,17 @@ t.test('operators have the tokens and the limits of the environment', async (t) 
       ...{ DEFAULT_RATE_LIMIT_RPM: '77', MAX_RATE_LIMIT_RPM: '5000' },
     }),
   )
-  const post = (path: string, json: object) => ask(`POST ${opsUrl}/admin/${path}`, { token: ada, json })
-  const { body: user } = await post('users', { name: 'x' })
+  const admin = (target: string, json: object) => {
+    const [method, path] = target.split(' ')
+    return ask(`${method} ${opsUrl}/admin/${path}`, { token: ada, json })
+  }
+  const { body: user } = await admin('POST users', { name: 'x' })
   const wanted = { user_id: user.id, name: 'x' }
-  t.match(await post('keys', wanted), { status: 201, body: { rate_limit_rpm: 77 } })
-  t.equal((await post('keys', { ...wanted, rate_limit_rpm: 5001 })).status, 400)
+  const { status, body: key } = await admin('POST keys', wanted)
+  t.strictSame([status, key.rate_limit_rpm], [201, 77])
+  const above = { rate_limit_rpm: 5001 }
+  t.equal((await admin('POST keys', { ...wanted, ...above })).status, 400)
+  t.equal((await admin(`PATCH keys/${key.id}`, above)).status, 400)
   t.equal((await ask(`GET ${opsUrl}/admin/instances`)).status, 401)
   t.equal((await ask(`GET ${opsUrl}/metrics`)).status, 401)
   t.equal((await ask(`GET ${opsUrl}/metrics`, { token: prometheus })).status, 200)
