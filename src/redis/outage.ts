@@ -35,7 +35,7 @@ const messages: [RegExp, Cause][] = [
   [/^Unknown RESP type 21 /, 'tls'],
   [/before secure TLS connection/, 'tls'],
   [/^timeout$/i, 'timeout'],
-  [/not connected|Connection is closed|isn't writeable|max retries per request/, 'disconnected'],
+  [/not connected|Connection is closed|max retries per request|enableOfflineQueue/, 'disconnected'],
 ]
 
 const find = (kinds: [RegExp, Cause][], text: string) => kinds.find(([kind]) => kind.test(text))?.[1]
@@ -54,6 +54,8 @@ export function outageOf(error: Error): Outage {
     .replace(/,? with args beginning with.*/s, '')
     // Redis 7 adds which script failed, and in which line of it.
     .replace(/ script: [0-9a-f]{40}, on @user_script:\d+\.?$/, '')
+    // ioredis names its options, which are not the operator's.
+    .replace(/^.*(enableOfflineQueue|maxRetriesPerRequest).*$/, 'not connected')
     .trim()
   return { cause: causeOf(error), reason: reason || String(code) }
 }

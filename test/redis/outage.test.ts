@@ -46,6 +46,7 @@ const causes: [error: Error, cause: Outage['cause']][] = [
   [new Error('not connected'), 'disconnected'],
   [new Error('Connection is closed.'), 'disconnected'],
   [new Error("Stream isn't writeable and enableOfflineQueue options is false"), 'disconnected'],
+  [new Error("Cluster isn't ready and enableOfflineQueue options is false"), 'disconnected'],
   [new Error('Reached the max retries per request limit (which is 0).'), 'disconnected'],
   [new Error('MISCONF Redis is configured to save RDB snapshots'), 'other'],
   [withCode('EMFILE'), 'other'],
@@ -71,6 +72,15 @@ t.test(
     t.equal(outageOf(new Error(failed)).reason, full)
   },
 )
+
+t.test('the reason names no option of ioredis', async (t) => {
+  for (const message of [
+    "Stream isn't writeable and enableOfflineQueue options is false",
+    "Cluster isn't ready and enableOfflineQueue options is false",
+    'Reached the max retries per request limit (which is 0). Refer to "maxRetriesPerRequest" option for details.',
+  ])
+    t.equal(outageOf(new Error(message)).reason, 'not connected')
+})
 
 t.test('only a reply of a server is an answer', async (t) => {
   t.equal(isAnswer(new ReplyError('ERR x')), true)
