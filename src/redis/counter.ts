@@ -4,8 +4,9 @@
  */
 import { createMinuteCounts, type MinuteCounts } from '../memory/minute-counts.ts'
 import { minuteOf } from '../rules/window.ts'
-import type { Counter, Outage } from '../stores.ts'
+import type { Counter, KeyVersion, Outage } from '../stores.ts'
 import { Cluster, type Redis } from './ioredis.ts'
+import { isAnswer } from './outage.ts'
 import { readCounters } from './read-counters.ts'
 import { loadScripts, type Read } from './scripts.ts'
 import { notConnected, watchServers } from './servers.ts'
@@ -137,6 +138,16 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
     }
   }
 
+  async function raiseOne({ keyId, version }: KeyVersion) {
+    try {
+      await scripts.raiseVersion(keyId, version, versionTtlS)
+    } catch (error) {
+      // Hits may go on meanwhile, so nothing else would find out why.
+      if (isAnswer(error as Error)) shardOf(keyId).doubt()
+      throw error
+    }
+  }
+
   followMasters()
   const single = isCluster ? null : shard('')
   const shardOf = (keyId: string) => single ?? shard(servers.serverOf(keyId))
@@ -149,9 +160,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
       const startMs = performance.now()
       try {
         for (let i = 0; i < versions.length; i += raiseAtOnce) {
-          const raised = versions
-            .slice(i, i + raiseAtOnce)
-            .map(({ keyId, version }) => scripts.raiseVersion(keyId, version, versionTtlS))
+          const raised = versions.slice(i, i + raiseAtOnce).map(raiseOne)
           await withTimeout(Promise.all(raised), raiseTimeoutMs * patience)
         }
         return true

@@ -44,6 +44,8 @@ export interface ServerState {
   counted(): void
   /** The server has failed a call: count locally until it answers a probe. */
   failed(error: Error): void
+  /** The server has refused something else than a count: probe it once. */
+  doubt(): void
   close(): void
 }
 
@@ -71,6 +73,9 @@ export function createServerState(options: ServerStateOptions): ServerState {
       if (state.mode === 'new') state.mode = 'shared'
     },
     failed,
+    doubt() {
+      if (probing === undefined && !closed) probeLater(performance.now())
+    },
     close() {
       closed = true
       clearTimeout(probing)
@@ -99,6 +104,7 @@ export function createServerState(options: ServerStateOptions): ServerState {
 
   function answered(answer: number[]) {
     onClock(answer)
+    probing = undefined
     const wasLocal = state.mode === 'local'
     state.mode = 'shared'
     state.outage = null

@@ -36,6 +36,8 @@ export interface Shard {
   hit(keyId: string, onCounted: OnCounted): boolean
   /** Counts locally from now on, until Redis answers a probe. */
   goLocal(error: Error): void
+  /** Redis has refused a change: if it refuses a probe too, counts locally. */
+  doubt(): void
   close(): void
 }
 
@@ -126,6 +128,7 @@ export function createShard(options: ShardOptions): Shard {
       return true
     },
     goLocal: server.failed,
+    doubt: server.doubt,
     close: server.close,
   }
 }

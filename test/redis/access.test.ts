@@ -3,10 +3,11 @@
 import type { Redis } from 'ioredis'
 import t from 'tap'
 import { connectRedis, requireRedisDatabase } from '../../src/redis/connect.ts'
+import { type Commands, sources } from '../../src/redis/scripts.ts'
 import { newId } from '../../src/rules/id.ts'
 import { parseRedisUrl } from '../../src/rules/redis-url.ts'
 import { minuteOf } from '../../src/rules/window.ts'
-import type { Outage } from '../../src/stores.ts'
+import type { Lease, Outage } from '../../src/stores.ts'
 import { hit } from '../memory/counter-suite.ts'
 import { until } from '../process/until.ts'
 import { startPrivateRedis } from '../services/index.ts'
@@ -70,6 +71,47 @@ if (redis) {
       t.match(counter.outages(), [{ cause: 'no_permission' }])
     })
   }
+
+  t.test('a permission that hits can do without is missed at the next change', async (t) => {
+    await allow('losing', ...commands)
+    const { counter, causes, untilDown, untilShared } = countAt(t, urlOf('losing'))
+    await untilShared()
+    const keyId = newId('apk_')
+    const lease = (await hit(counter, keyId)).version as Lease
+    counter.confirm({ keyId, version: 1 }, lease)
+    t.match(await hit(counter, keyId), { version: 1 })
+    await admin.call('ACL', 'SETUSER', 'losing', '-set')
+    t.match(await hit(counter, keyId), { turn: { shared: true } })
+    t.equal(await counter.raise([{ keyId, version: 2 }]), false)
+    await untilDown('no_permission')
+    await admin.call('ACL', 'SETUSER', 'losing', '+set')
+    await untilShared()
+    t.equal(await counter.raise([{ keyId, version: 2 }]), true)
+    t.strictSame(causes(), ['no_permission', null])
+  })
+
+  t.test('while only changes are refused, Redis goes on counting', async (t) => {
+    await allow('losing', ...commands)
+    const { client, counter, outages, untilShared } = countAt(t, urlOf('losing'))
+    await untilShared()
+    await admin.script('FLUSH')
+    const keyId = newId('apk_')
+    await hit(counter, keyId)
+    await admin.eval(sources.probe, 1, 'rl:{probe}:probe')
+    await admin.call('ACL', 'SETUSER', 'losing', '-eval')
+    let probes = 0
+    const { latchkeyProbe } = client as unknown as Commands
+    t.intercept(client as unknown as Commands, 'latchkeyProbe', {
+      value: (key: string) => {
+        probes++
+        return latchkeyProbe.call(client, key)
+      },
+    })
+    t.equal(await counter.raise([{ keyId, version: 2 }]), false)
+    await until('it has been probed', () => probes > 0)
+    t.match(await hit(counter, keyId), { turn: { shared: true } })
+    t.strictSame(outages, [])
+  })
 
   t.test('a start is refused a database that does not exist or that the user may not select', async (t) => {
     await allow('counting', ...commands)

@@ -87,6 +87,23 @@ t.test('after a failed call it is probed every 200 ms, however many calls fail',
   t.strictSame([seen.outages, seen.reconnectsMs], [['gone', null], []])
 })
 
+t.test('a server in doubt is probed once, and is down only if it refuses that', async (t) => {
+  const { state, seen, until } = open(t)
+  seen.probe = async () => [5, 6]
+  await until(20)
+  state.doubt()
+  await until(100)
+  state.doubt()
+  await until(1000)
+  t.strictSame([seen.probesMs, seen.outages], [[20, 220], []])
+  t.match(state, { mode: 'shared', outage: null })
+  seen.probe = () => Promise.reject(replyError('NOPERM'))
+  state.doubt()
+  await until(1200)
+  t.match(state, { mode: 'local', outage: { cause: 'no_permission' } })
+  t.strictSame([seen.outages, seen.local], [['NOPERM'], 1])
+})
+
 for (const [silence, error] of [
   ['no answer', gone],
   ['a replica that does not count', replyError("READONLY You can't write against a read only replica.")],
@@ -126,6 +143,7 @@ t.test('once closed, nothing changes any more', async (t) => {
   await until(21)
   t.equal(state.mode, 'new')
   state.failed(gone)
+  state.doubt()
   t.strictSame([state.mode, seen.local, clock.countTimers() - others], ['new', 0, 0])
   const { state: waiting } = open(t)
   waiting.close()
