@@ -57,7 +57,14 @@ const newForMs = 1000
 const newProbeEveryMs = 20
 
 /** Causes that do not go away by themselves: each is reported. */
-const lasting: Outage['cause'][] = ['wrong_password', 'no_permission', 'certificate', 'tls', 'unknown_host']
+const lasting: Outage['cause'][] = [
+  'wrong_password',
+  'no_permission',
+  'certificate',
+  'tls',
+  'unknown_host',
+  'cluster_down',
+]
 
 export function createServerState(options: ServerStateOptions): ServerState {
   const { fault, locate, reconnect, onOutage, onClock, onLocal, answerTimeoutMs } = options

@@ -93,10 +93,14 @@ function watchCluster(client: Cluster, { onMasters, onLost }: Watcher): Servers 
       for (let i = 0; ; i++) if (!hasSlots || serverOf(`probe${i}`) === server) return `probe${i}`
     },
     fault(server) {
+      const fault = faults.get(server)
+      if (client.status !== 'ready') return fault ?? notConnected()
       // Commands for a node without slots go to the nodes that have them.
-      const isNode = server !== '' && masters.has(server)
-      const isReady = client.status === 'ready' && (!isNode || connection(server)?.status === 'ready')
-      return isReady ? null : (faults.get(server) ?? notConnected())
+      if (server === '' || !masters.has(server)) return null
+      const node = connection(server)
+      // The cluster has left it out: unless it is known what is wrong with it, the others say why.
+      if (node === undefined) return fault ?? null
+      return node.status === 'ready' ? null : (fault ?? notConnected())
     },
     connection,
   }

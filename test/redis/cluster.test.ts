@@ -283,6 +283,23 @@ if (cluster) {
     t.strictSame(causes(), ['out_of_memory', null])
   })
 
+  t.test('slots that no node has any more are reported as such', async (t) => {
+    const all = (...command: [string, ...string[]]) =>
+      Promise.all(cluster.redis.map((redis) => redis.call(...command)))
+    await all('CONFIG', 'SET', 'cluster-require-full-coverage', 'no')
+    const { counter, causes, untilDown, untilShared } = countOn(t, [0, 1])
+    await untilShared()
+    const range = [String(Math.floor((2 * 16_384) / 3)), '16383']
+    await all('CLUSTER', 'DELSLOTSRANGE', ...range)
+    await untilDown('cluster_down')
+    t.equal((await hit(counter, idOn(2))).turn.shared, false)
+    t.equal((await hit(counter, idOn(0))).turn.shared, true)
+    await cluster.redis[2]!.call('CLUSTER', 'ADDSLOTSRANGE', ...range)
+    await untilShared()
+    t.strictSame(causes().slice(-2), ['cluster_down', null], 'and in the log')
+    await all('CONFIG', 'SET', 'cluster-require-full-coverage', 'yes')
+  })
+
   t.test('a password that all nodes refuse is reported as such', async (t) => {
     const { counter, outages, untilDown } = countOn(t, [0, 1, 2], ':wrong')
     await untilDown('wrong_password')

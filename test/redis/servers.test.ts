@@ -83,19 +83,24 @@ t.test('the masters are those with slots, and each has an id', async (t) => {
   t.type(servers.idOn(former), 'string', 'any id will do')
 })
 
-t.test('a node is asked over its own connection, and a former master over any', async (t) => {
-  const { client, node, servers, refresh } = watch(t)
-  refresh()
-  t.intercept(client, 'nodes', { value: () => [node] })
-  const all = [one, other, former, '']
-  Object.assign(node, { status: 'ready' })
-  t.match(
-    all.map(servers.fault),
-    all.map(() => notConnected),
-  )
-  Object.assign(client, { status: 'ready' })
-  t.match(all.map(servers.fault), [null, notConnected, null, null])
-  Object.assign(node, { status: 'connecting' })
-  t.match(servers.fault(one), notConnected)
-  t.strictSame([one, other].map(servers.connection), [node, undefined])
-})
+t.test(
+  'a node is asked over its own connection, and one that the cluster has left out over any',
+  async (t) => {
+    const { client, node, servers, refresh, fail } = watch(t)
+    refresh()
+    t.intercept(client, 'nodes', { value: () => [node] })
+    const all = [one, other, former, '']
+    Object.assign(node, { status: 'ready' })
+    t.match(
+      all.map(servers.fault),
+      all.map(() => notConnected),
+    )
+    Object.assign(client, { status: 'ready' })
+    t.match(all.map(servers.fault), [null, null, null, null])
+    fail(other, refused)
+    t.equal(servers.fault(other), refused, 'but its own error says more')
+    Object.assign(node, { status: 'connecting' })
+    t.match(servers.fault(one), notConnected)
+    t.strictSame([one, other].map(servers.connection), [node, undefined])
+  },
+)
