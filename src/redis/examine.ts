@@ -75,9 +75,10 @@ const outageFinding = ({ cause, reason }: Outage): Finding => ({
     'Check REDIS_URL, and that the server is running and accepts connections from this machine.',
 })
 
-/** What a server says when it takes no connection or is no cluster, and what to do about it. */
+/** Why a server takes no connection, does not answer or is no cluster, and what to do about it. */
 const refusals: [RegExp, string][] = [
   [/^DENIED/, 'Give Redis a password, with `requirepass` or an ACL user, and add it to REDIS_URL.'],
+  [/does not answer$/, 'Check that REDIS_URL names a Redis, and whether it is suspended or busy.'],
   [/max number of clients/, 'See `redis-cli client list` for who is connected, or raise `maxclients`.'],
   [/cluster support disabled/, 'Put one URL into REDIS_URL: several name the nodes of a Redis Cluster.'],
 ]

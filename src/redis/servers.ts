@@ -1,5 +1,6 @@
 /** The servers that count: which key is on which, and why one of them cannot be reached. */
 import slotOf from 'cluster-key-slot'
+import { Unavailable } from '../stores.ts'
 import { Cluster, type Redis } from './ioredis.ts'
 import { isVague } from './outage.ts'
 
@@ -26,21 +27,41 @@ export interface Watcher {
 }
 
 const slots = 16_384
+/** How long a server may take to answer on a new connection before it counts as silent. */
+const answerTimeoutMs = 100
 export const notConnected = () => new Error('not connected')
+const silent = new Unavailable('accepts connections, but does not answer')
 
 export const watchServers = (client: Redis | Cluster, watcher: Watcher): Servers =>
   client instanceof Cluster ? watchCluster(client, watcher) : watchOne(client, watcher)
 
+/** Calls back when the server has accepted a connection and does not answer on it. */
+function onSilence(client: Redis, callback: () => void) {
+  let waiting: NodeJS.Timeout | undefined
+  client.on('connect', () => {
+    waiting = setTimeout(callback, answerTimeoutMs)
+    waiting.unref()
+  })
+  for (const event of ['ready', 'close']) client.on(event, () => clearTimeout(waiting))
+}
+
 function watchOne(client: Redis, { onLost }: Watcher): Servers {
   const masters = new Set([''])
   let lastError: Error | undefined
-  /** Why the last connection ended; used until one is ready. */
+  /** Why the last connection ended, or is of no use; used until one is ready. */
   let fault = notConnected()
   client.on('connect', () => {
     lastError = undefined
   })
+  client.on('ready', () => {
+    if (lastError === silent) lastError = undefined
+  })
   client.on('error', (error: Error) => {
     lastError = error
+  })
+  onSilence(client, () => {
+    lastError = silent
+    fault = silent
   })
   client.on('close', () => {
     fault = lastError ?? notConnected()
@@ -61,8 +82,8 @@ function watchCluster(client: Cluster, { onMasters, onLost }: Watcher): Servers 
   let masters = new Set([''])
   /** The last error of each node that is not connected; under '', the last error of any node. */
   const faults = new Map<string, Error>()
-  const note = (server: string, error: Error) => {
-    if (!isVague(error) || !faults.has(server)) faults.set(server, error)
+  const note = (error: Error, server: string) => {
+    for (const one of [server, '']) if (!isVague(error) || !faults.has(one)) faults.set(one, error)
   }
   const masterOf = (slot: number) => (client as unknown as { slots: string[][] }).slots[slot]?.[0] ?? ''
   const serverOf = (keyId: string) => masterOf(slotOf(keyId))
@@ -70,11 +91,11 @@ function watchCluster(client: Cluster, { onMasters, onLost }: Watcher): Servers 
   const mastersNow = () => new Set(Array.from({ length: slots }, (_, slot) => masterOf(slot)))
 
   client.on('error', () => {})
-  client.on('node error', (error: Error, server: string) => {
-    note(server, error)
-    note('', error)
+  client.on('node error', note)
+  client.on('+node', (node: Redis) => {
+    node.once('ready', () => faults.delete(nameOf(node)))
+    onSilence(node, () => note(silent, nameOf(node)))
   })
-  client.on('+node', (node: Redis) => node.once('ready', () => faults.delete(nameOf(node))))
   client.on('-node', (node: Redis) => onLost(nameOf(node)))
   client.on('close', () => masters.forEach(onLost))
   client.on('refresh', () => {

@@ -231,6 +231,8 @@ if (cluster) {
     await cluster.nodes[2]!.freeze()
     t.equal((await hit(counter, idOn(2))).turn.shared, false)
     await until('there is another one', () => ![silent, undefined].includes(connection()))
+    const isSilent = () => counter.outages().some(({ reason }) => /does not answer$/.test(reason))
+    await until('that one is silent too, and the outage says so', isSilent)
     await cluster.nodes[2]!.thaw()
     await untilShared()
     t.equal((await hit(counter, idOn(2))).turn.shared, true)

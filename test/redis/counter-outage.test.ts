@@ -190,6 +190,29 @@ if (server) {
     t.equal(otherServers, 3, 'and one after each outage')
   })
 
+  t.test('a server that accepts connections and does not answer is reported as silent', async (t) => {
+    proxy.blackHole()
+    const { client, counter, causes, untilDown, untilShared } = countAt(t, proxy.url, { patience: soonDown })
+    const silent = [{ cause: 'timeout', reason: 'accepts connections, but does not answer' }]
+    await untilDown('timeout')
+    for (let connections = 0; connections < 3; connections++) {
+      await once(client, 'connect')
+      t.match(counter.outages(), silent, 'also on the next connection')
+    }
+    await proxy.heal()
+    await untilShared()
+    proxy.blackHole()
+    proxy.cut()
+    await untilDown('timeout')
+    t.match(counter.outages(), silent, 'also in place of one that has answered')
+    await proxy.heal()
+    await untilShared()
+    // A connection that was answered.
+    await redis.call('CLIENT', 'KILL', 'TYPE', 'normal')
+    await until('the outage and its end are reported', () => causes().length === 6)
+    t.strictSame(causes(), ['timeout', null, 'disconnected', null, 'disconnected', null])
+  })
+
   t.test('a counter that is closed reports no outage', async (t) => {
     const { client, counter, outages, untilShared } = countAt(t, server.url)
     await untilShared()
