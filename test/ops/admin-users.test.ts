@@ -300,6 +300,7 @@ t.test('bodies, methods and paths are held to the rules of the public listener',
     ['{"name":"x"}', { 'content-type': 'text/plain' }, 'unsupported_media_type', ''],
     [`{"name":"${'x'.repeat(16_384)}"}`, {}, 'payload_too_large', ''],
     [`{"name":"x","${key}":1}`, {}, 'unknown_parameter', 'lk_[redacted]'],
+    [`{"${key}":1,"${key}":1}`, {}, 'invalid_json', 'lk_[redacted]'],
   ]
   for (const [body, more, code, param] of wrong) expectError(t, await post(body, more), code, param)
   for (const [method, path, allow] of [

@@ -59,8 +59,13 @@ t.test('the page is the login until there is a session, and no other site can fr
     const page = await ask('GET', '/', headers)
     t.strictSame([page.status, titleOf(page)], [200, title])
     const policy = page.headers.get('content-security-policy')!
-    t.match(policy, /default-src 'none'.*frame-ancestors 'none'/)
     t.notMatch(policy, 'unsafe')
+    const directives = policy.split('; ')
+    for (const name of ['default-src', 'base-uri', 'form-action', 'frame-ancestors', 'trusted-types'])
+      t.ok(directives.includes(`${name} 'none'`), name)
+    t.ok(directives.includes("require-trusted-types-for 'script'"))
+    t.equal(page.headers.get('referrer-policy'), 'same-origin')
+    t.equal(page.headers.get('cross-origin-opener-policy'), 'same-origin')
     for (const [, file] of page.text.matchAll(/(?:src|href)="([^"]+)"/g)) {
       const answer = await ask('GET', file!)
       t.equal(answer.status, 200, file!)
@@ -69,7 +74,9 @@ t.test('the page is the login until there is a session, and no other site can fr
   }
   const left = await ask('POST', '/logout', session)
   t.equal(left.status, 204)
-  t.match(left.headers.get('set-cookie'), /^latchkey_session=; Max-Age=0; /)
+  const forget = left.headers.get('set-cookie')
+  t.match(forget, /^latchkey_session=; Max-Age=0; /)
+  t.notMatch(forget, 'Secure', 'which a browser would ignore over http')
 })
 
 t.test('wrong tokens are recorded and share the budget of refusals', async (t) => {

@@ -55,6 +55,7 @@ t.test('a malformed request is one 400 with the envelope, and the connection is 
     t.equal(answer!.headers.connection, 'close', what)
     t.equal(answer!.headers['content-type'], 'application/json; charset=utf-8')
     t.equal(answer!.headers['x-content-type-options'], 'nosniff')
+    t.ok(Math.abs(Date.parse(answer!.headers.date!) - Date.now()) < 60_000, 'with a date')
     const { code, type, request_id } = envelopeOf(answer!.body)
     t.strictSame([type, code], ['invalid_request_error', 'bad_request'])
     t.equal(request_id, answer!.headers['x-request-id'])
