@@ -103,6 +103,9 @@ t.test('the last full minute, and keys that Postgres does not know', async (t) =
     { id: stranger, used: 4, name: null, user_name: null, limit: null, limited: null },
     { id: keys[0]!.id, used: 3, limit: 1000 },
   ])
+  const byShare = (await admin('GET', 'counters?minute=last&sort=share')).body.keys
+  const last = byShare.map(({ id }: { id: string }) => id).filter((id: string) => ids.includes(id))
+  t.strictSame(last, ids.toReversed(), 'a key without a known limit uses no share of it')
 })
 
 t.test('a lookup shows what a key has used in this minute and the last', async (t) => {

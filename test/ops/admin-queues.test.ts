@@ -1,9 +1,10 @@
 // Each operator waits for a connection in a queue of their own: one whose questions get stuck holds up neither others nor callers.
 import t from 'tap'
 import { makeCaller } from '../instance.ts'
-import { bob, startAdmin } from './admin.ts'
+import { until } from '../process/until.ts'
+import { ada, bob, startAdmin } from './admin.ts'
 
-const { instance, sql, admin } = await startAdmin(t)
+const { instance, ops, sql, admin } = await startAdmin(t)
 const { id, userId, token } = await makeCaller(instance)
 
 /** What gets stuck while this table is locked, and something that needs another table. */
@@ -22,6 +23,10 @@ const stuck: [table: string, method: string, path: string, json: unknown, free: 
   ['api_keys', 'DELETE', `keys/${id}`, undefined, 'users'],
   ['api_keys', 'POST', 'lookup', { query: token }, 'users'],
   ['audit_log', 'GET', 'audit', undefined, 'users'],
+  ['audit_log', 'POST', 'lookup', { query: id }, 'users'],
+  ['audit_log', 'POST', 'lookup', { query: 'req_1' }, 'users'],
+  ['audit_log', 'POST', 'lookup', { query: id }, 'users'],
+  ['audit_log', 'POST', 'lookup', { query: 'req_1' }, 'users'],
   ['instances', 'GET', 'instances', undefined, 'users'],
   ['key_usage', 'GET', `keys/${id}/usage`, undefined, 'users'],
   ['users', 'DELETE', `users/${userId}`, undefined, 'audit'],
@@ -44,3 +49,16 @@ for (const [table, method, path, json, free] of stuck) {
     },
   )
 }
+
+t.test('the busiest keys wait in the queue of who asks for them, or of the dashboard', async (t) => {
+  const { keys } = instance.service.stores
+  const ranked = t.capture(keys, 'rank', keys.rank)
+  const lane = () => ranked()[0]?.args[1].lane
+  await admin('GET', 'counters', undefined, { token: bob })
+  t.equal(lane(), 'operator:bob')
+  const leaving = new AbortController()
+  t.teardown(() => leaving.abort())
+  const headers = { authorization: `Bearer ${ada}` }
+  await fetch(`${ops.url}/admin/events`, { headers, signal: leaving.signal })
+  t.equal(await until('they are ranked again', lane), 'operator:dashboard')
+})

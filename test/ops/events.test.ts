@@ -6,21 +6,22 @@ import FakeTimers from '@sinonjs/fake-timers'
 import Fastify from 'fastify'
 import t from 'tap'
 import { eventStream, eventsRoute } from '../../src/ops/events.ts'
+import { newId } from '../../src/rules/id.ts'
 import { expectError } from '../api/expect-error.ts'
-import { makeKey, makeUser, startOps } from '../instance.ts'
+import { makeKey, makeUser, startInstance, startOps } from '../instance.ts'
 import { ask } from '../process/ask.ts'
 import { until } from '../process/until.ts'
 import { ada, startAdmin } from './admin.ts'
 
-const { instance, ops } = await startAdmin(t)
+const { services, instance, ops } = await startAdmin(t)
 
 /** The newest value of each event. */
 // biome-ignore lint/suspicious/noExplicitAny: tests read whatever an event should hold
 type Events = Record<string, any>
 
-async function watch(): Promise<{ events: Events; leave(): void }> {
+async function watch(from = ops): Promise<{ events: Events; leave(): void }> {
   const leaving = new AbortController()
-  const { body } = await fetch(`${ops.url}/admin/events`, {
+  const { body } = await fetch(`${from.url}/admin/events`, {
     headers: { authorization: `Bearer ${ada}` },
     signal: leaving.signal,
   })
@@ -64,6 +65,37 @@ t.test('an operator sees who uses how much, who is limited and why callers are r
     await verify(busy.token)
     return events.traffic?.requests > 0 && events.traffic.p99_ms > 0
   })
+})
+
+t.test('of the busiest keys ten are shown in each order', async (t) => {
+  const redis = services.connectRedis()
+  const minute = Math.floor(Date.now() / 60_000)
+  for (let n = 0; n < 11; n++) {
+    const key = `rl:{${newId('apk_')}}`
+    for (const one of [minute, minute + 1]) await redis.set(`${key}:${one}`, 1000 + n)
+  }
+  const { events, leave } = await watch()
+  t.teardown(leave)
+  await until('all are read', () => events.counters?.scanned >= 11)
+  t.strictSame([events.counters.used.length, events.counters.share.length], [10, 10])
+})
+
+t.test('without tokens there is no session that could end', async (t) => {
+  const { events, leave } = await watch(await startOps(t, await startInstance(t, services)))
+  t.teardown(leave)
+  await until('it is told', () => events.hello)
+  t.match(events.hello, { operator: 'local', can_log_out: false })
+})
+
+t.test('a viewer too many is told to come back later', async (t) => {
+  const full = await startOps(t, instance)
+  const viewers = await Promise.all(Array.from({ length: 50 }, () => watch(full)))
+  t.teardown(() => {
+    for (const { leave } of viewers) leave()
+  })
+  const refused = await full.ask('GET', '/admin/events', { token: ada })
+  expectError(t, refused, 'service_unavailable')
+  t.equal(refused.headers.get('retry-after'), '10')
 })
 
 t.test('without a token there is no stream, and a HEAD is none', async (t) => {

@@ -1,16 +1,22 @@
 // The ops listener by itself: what its probes say while the service starts, runs and stops.
 import t from 'tap'
+import { createMemoryCounter } from '../../src/memory/counter.ts'
 import { createOps, type OpsOptions } from '../../src/ops/listener.ts'
 import { createMetrics } from '../../src/process/metrics.ts'
 import { tokenFormat } from '../../src/rules/token.ts'
+import type { Counter } from '../../src/stores.ts'
 
 const metricsToken = 'a-token-of-prometheus'
 
-function ops(options: Partial<OpsOptions>) {
+function ops(options: Partial<OpsOptions>, stores: object = {}) {
   const service = {
     metrics: createMetrics(),
     health: () => ({ redis: 'shared', postgres: 'ok' }) as const,
-    stores: { tokenFormat: tokenFormat('lk'), audit: { recordOperatorRefusal: async () => {} } } as never,
+    stores: {
+      tokenFormat: tokenFormat('lk'),
+      audit: { recordOperatorRefusal: async () => {} },
+      ...stores,
+    } as never,
     lastUsed: undefined!,
     onError: () => {},
     instance: undefined!,
@@ -70,4 +76,20 @@ t.test('an address that is refused too often locks out its /64, and nobody else'
   for (let n = 0; n < 60; n++) t.equal(await status(`2001:db8::${n}`, 'a-wrong-token-of-it'), 401)
   t.equal(await status('2001:db8::ffff'), 429)
   for (const address of ['2001:db8:0:1::1', '192.0.2.1', '::1']) t.equal(await status(address), 404, address)
+})
+
+t.test('a scan of the counters ends with the listener', async (t) => {
+  let scanned: AbortSignal | undefined
+  const scan: Counter['scan'] = (_minute, _visit, options) => {
+    scanned = options!.signal
+    return new Promise(() => {})
+  }
+  const counter = { ...createMemoryCounter({ now: () => 0 }), scan }
+  const token = 'a-token-of-adas-own'
+  const stores = { counter, keys: { rank: async () => [] } }
+  const app = ops({ tokens: [{ name: 'ada', token }] }, stores)
+  await app.inject({ url: '/admin/counters', headers: { authorization: `Bearer ${token}` } })
+  t.equal(scanned!.aborted, false)
+  await app.close()
+  t.equal(scanned!.aborted, true)
 })
