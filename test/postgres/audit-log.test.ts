@@ -7,9 +7,9 @@ import { createAuditLog } from '../../src/postgres/audit.ts'
 import type { Pool } from '../../src/postgres/pool.ts'
 import { newId } from '../../src/rules/id.ts'
 import type { RefusalRecord } from '../../src/stores.ts'
-import { openStores } from './open-stores.ts'
+import { actor, openStores } from './open-stores.ts'
 
-const { audit, sql, url, makeUser, makeKey } = await openStores(t)
+const { audit, keys, users, sql, url, makeUser, makeKey } = await openStores(t)
 
 const refusal = (more: Partial<RefusalRecord> = {}): RefusalRecord => ({
   requestId: newId('req_'),
@@ -59,6 +59,17 @@ t.test('every refusal of batches written at once is committed when they are answ
   const asked = batches.flat().map(({ requestId }) => requestId)
   t.strictSame(rows.map(({ request_id }) => request_id).sort(), asked.sort())
   await audit.recordRefusals([])
+})
+
+t.test('the entry of all keys of a user is in the trail of each key that it revoked', async (t) => {
+  const { id } = await makeUser()
+  const revoked = [await makeKey(id), await makeKey(id)]
+  const before = revoked.pop()!
+  await keys.revoke(before.id, null, actor())
+  await users.revokeKeys(id, actor())
+  const trail = async (keyId: string) => (await audit.list({ keyId, limit: 10 })).map(({ event }) => event)
+  for (const { id } of revoked) t.strictSame(await trail(id), ['user.keys_revoked', 'key.created'])
+  t.strictSame(await trail(before.id), ['key.revoked', 'key.created'])
 })
 
 t.test('text of any kind, no text and every reason are stored as they are', async (t) => {

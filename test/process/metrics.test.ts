@@ -143,6 +143,8 @@ t.test('the gauges show the state at the moment of the scrape', async (t) => {
   cache.size = () => 8
   gate.cacheHits++
   t.strictSame(await read(), [1, 1, 0, 1, 2.5, 8, 4, 1])
+  counter.outages = () => (['timeout', 'tls'] as const).map((cause) => ({ cause, reason: 'not now' }))
+  t.strictSame((await read()).slice(1, 3), [1, 1], 'servers of a cluster may fail differently')
   counter.mode = () => 'memory'
   t.equal((await read())[0], 0, 'there is no Redis that could be down')
 })
