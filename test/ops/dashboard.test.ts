@@ -39,6 +39,44 @@ async function aKey(rateLimitRpm = 1000, name = 'a key') {
 /** Waits until the page shows it. */
 const shown = (page: Page, text: string | RegExp) => page.getByText(text).first().waitFor()
 
+const event = (name: string, value: unknown) => `event: ${name}\ndata: ${JSON.stringify(value)}\n\n`
+
+const busy = (id: string, more = {}) => ({
+  id,
+  name: id,
+  user_name: 'Ada',
+  used: 1,
+  limit: 5,
+  limited: 0,
+  ...more,
+})
+
+/** The busiest keys of a minute. */
+const busiest = (used: object[], more = {}) =>
+  event('counters', {
+    ...{ minute: 0, resets_at: 60, as_of: 1, complete: true, scanned: 3, source: 'redis', used },
+    ...more,
+  })
+
+/** Makes the page show these events, and the later ones when the returned function is called. */
+async function showEvents(page: Page, events: string, later = '') {
+  let goOn = () => {}
+  const isTime = new Promise<void>((resolve) => {
+    goOn = resolve
+  })
+  let connections = 0
+  await page.route('**/admin/events', async (route) => {
+    if (++connections > 1) await isTime
+    const body = `retry: 50\n${connections > 1 ? later : events}`
+    return route.fulfill({ contentType: 'text/event-stream', body })
+  })
+  await page.reload()
+  return async () => {
+    await until('it has connected again', () => connections > 1)
+    goOn()
+  }
+}
+
 /** Waits until the page has dealt with what it has received. */
 const painted = (page: Page) =>
   page.evaluate('new Promise((shown) => requestAnimationFrame(() => requestAnimationFrame(shown)))')
@@ -98,7 +136,6 @@ test('a new connection brings no second again into the charts, and loses none', 
     samples.map(({ at }) => at),
     samples.map(({ requests }) => requests),
   ]
-  const event = (name: string, value: unknown) => `event: ${name}\ndata: ${JSON.stringify(value)}\n\n`
   let connections = 0
   await page.route('**/admin/events', (route) => {
     // Then to another instance, which has had no viewer in some of these seconds.
@@ -201,6 +238,8 @@ test('a limit is changed, a key rotated and revoked, and the next request sees i
   const page = await browser.open(url)
   const { token, id } = await aKey(5)
   const found = await find(page, id)
+  await found.getByLabel('Requests a minute').fill('0')
+  t.equal(await found.locator('input:invalid').count(), 1)
   await found.getByLabel('Requests a minute').fill('9')
   await found.getByText('Change limit').click()
   await found.getByText('9 a minute').waitFor()
@@ -228,6 +267,8 @@ test('a limit is changed, a key rotated and revoked, and the next request sees i
   await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click()
   await found.locator('.state', { hasText: 'revoked' }).waitFor()
   t.equal((await verify(successor)).status, 401)
+  await found.getByRole('term').getByText('Revoked').waitFor()
+  t.equal(await found.locator('.actions').count(), 0, 'there is nothing to do about it')
   t.strictSame(page.problems, [])
 })
 
@@ -251,8 +292,11 @@ test('a new key is shown first of all, can be copied, and is not lost by acciden
   })
   await page.evaluate('location.reload()')
   await until('the browser asks first', () => asked.length > 0)
+  await page.evaluate('document.execCommand = () => false')
   await page.getByRole('dialog').getByRole('button', { name: 'Copy' }).click()
-  await page.getByRole('dialog').getByText('Copied').waitFor()
+  await page.evaluate('delete document.execCommand')
+  await page.getByRole('dialog').getByRole('button', { name: 'Not copied' }).click()
+  await page.getByRole('dialog').getByText('Copied', { exact: true }).waitFor()
   await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click()
   await until('the focus is where to go on', async () => {
     return (await page.evaluate('document.activeElement.id')) === 'found'
@@ -268,6 +312,26 @@ test('a new key is shown first of all, can be copied, and is not lost by acciden
   await page.evaluate('location.reload()')
   await reloaded
   t.strictSame([asked, page.problems], [['beforeunload'], []], 'it asks no more')
+})
+
+test('the slowest rotation shows its key, and the old one works for the day that was chosen', async (t, browser) => {
+  const page = await browser.open(url)
+  const { id, token } = await aKey()
+  const found = await find(page, id)
+  // As if every answer took 98 s: 30 s in Postgres, and 68 s until every instance knows.
+  await page.evaluate(`{
+    const { timeout } = AbortSignal
+    AbortSignal.timeout = (ms) => (ms > 98_000 ? timeout.call(AbortSignal, ms) : AbortSignal.abort())
+  }`)
+  await found.getByLabel('New key').selectOption({ label: 'the old key works for a day' })
+  await found.getByText('Rotate', { exact: true }).click()
+  const successor = await page.getByLabel('The new key', { exact: true }).inputValue()
+  t.equal((await verify(successor)).status, 200)
+  await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click()
+  await find(page, id)
+  await found.getByRole('term').getByText('Expires').waitFor()
+  const { body } = await local.ask('GET', `/v1/keys/${id}`, { token })
+  t.ok(Math.abs(body.expires_at - Date.now() / 1000 - 86_400) < 600)
 })
 
 test('a session that ends leaves a new key on the screen until it is handed over', async (t, browser) => {
@@ -323,32 +387,76 @@ test('a name can neither reorder a question nor break the layout', async (t, bro
   t.notOk((await page.content()).includes('\u202e'))
 })
 
+test('what others have named or sent is shown as it is written, wherever it is', async (t, browser) => {
+  const page = await browser.open(url)
+  const name = 'a\u202egnp'
+  const user = await makeUser(local, name)
+  const { id, token } = await makeKey(local, { userId: user.id, name, expiresAt: 1 })
+  const refused = await verify(token)
+  const isWritten = async (where: string, times: number) => {
+    const written = page.locator(where).getByText('a\\u{202e}gnp')
+    await until(`it is in ${where}`, async () => (await written.count()) === times)
+    t.notOk((await page.content()).includes('\u202e'), where)
+  }
+  await showEvents(page, busiest([busy(id, { name, user_name: name })]))
+  await isWritten('#current', 2)
+  await find(page, refused.headers.get('x-request-id')!)
+  await isWritten('#found dd', 2)
+  const sent = { reason: name, actor: name, method: 'GET', path: `/${name}` }
+  const entry = { occurred_at: '2026-01-01', event: 'auth.refused', request_id: 'req_1', ...sent }
+  await page.route('**/admin/audit?*', (route) => route.fulfill({ json: { data: [entry] } }))
+  await find(page, id)
+  await isWritten('#found dd', 1)
+  await isWritten('#found td', 3)
+  await find(page, user.id)
+  await isWritten('#found td', 4)
+})
+
 test('a click counts even if other rows change their order during it', async (_t, browser) => {
   const page = await browser.open(url)
-  const key = await aKey(5, 'first')
-  const row = (id: string) => ({ id, name: id, user_name: 'Ada', used: 1, limit: 5, limited: 0 })
+  const { id } = await aKey(5, 'first')
   const orders = [
-    [key.id, 'apk_2', 'apk_3'],
-    [key.id, 'apk_3', 'apk_2'],
-  ]
-  let connections = 0
-  let reorder = () => {}
-  await page.route('**/admin/events', async (route) => {
-    const order = orders[connections++]
-    if (connections > 1) await new Promise<void>((resolve) => (reorder = resolve))
-    const used = (order ?? orders[1]!).map(row)
-    const view = { minute: 0, resets_at: 60, as_of: 1, complete: true, scanned: 3, source: 'redis', used }
-    const body = `retry: 50\nevent: counters\ndata: ${JSON.stringify(view)}\n\n`
-    return route.fulfill({ contentType: 'text/event-stream', body })
-  })
-  await page.reload()
+    [id, 'apk_2', 'apk_3'],
+    [id, 'apk_3', 'apk_2'],
+  ].map((ids) => busiest(ids.map((id) => busy(id))))
+  const reorder = await showEvents(page, orders[0]!, orders[1])
   await page.locator('#current li').first().getByRole('button').hover()
-  await until('it has connected again', () => connections === 2)
   await page.mouse.down()
-  reorder()
+  await reorder()
   await page.locator('#current li:nth-child(2)').getByText('apk_3').waitFor()
   await page.mouse.up()
-  await page.locator('#found').getByText(key.id).first().waitFor()
+  await page.locator('#found').getByText(id).first().waitFor()
+})
+
+test('a row that moves keeps the focus', async (_t, browser) => {
+  const page = await browser.open(url)
+  const rise = await showEvents(
+    page,
+    busiest([busy('apk_1'), busy('apk_2')]),
+    busiest([busy('apk_2'), busy('apk_1')]),
+  )
+  await page.getByRole('button', { name: 'apk_2' }).focus()
+  await rise()
+  await page.locator('#current li:first-child button:focus', { hasText: 'apk_2' }).waitFor()
+})
+
+test('it says which keys are near their limit or over it, and why most callers are refused', async (t, browser) => {
+  const page = await browser.open(url)
+  const used = [
+    busy('over', { used: 1105, limit: 100, limited: 1005 }),
+    busy('full', { used: 100, limit: 100 }),
+    busy('near', { used: 80, limit: 100 }),
+    busy('calm', { used: 79, limit: 100 }),
+    busy('unknown', { used: 70, limit: null, limited: null }),
+  ]
+  const reasons = { expired: 2, revoked: 30, unknown_key: 4 }
+  const refusals = event('refusals', { since: Date.now() / 1000 - 3600, reasons })
+  await showEvents(page, refusals + busiest(used, { complete: false, scanned: 1234 }))
+  await shown(page, /1,234 counters read so far, as of /)
+  const names = (state: string) => page.locator(`#current ${state} button`).allInnerTexts()
+  t.strictSame([await names('.over'), await names('.near')], [['over'], ['full', 'near']])
+  t.equal(await page.locator('#current').getByTitle('1,005 requests over the limit').innerText(), '1,105 %')
+  t.strictSame(await page.locator('#reasons button').allInnerTexts(), ['revoked', 'unknown_key', 'expired'])
 })
 
 test('the usage of a key is the total of the chart, of the step chosen last', async (t, browser) => {
@@ -384,6 +492,11 @@ test('the usage of a key is the total of the chart, of the step chosen last', as
     .locator('.usage .legend .note')
     .getByText(/ 20\d\d, /)
     .waitFor()
+  await page.route('**/usage?step=minute', (route) =>
+    route.fulfill({ json: { data: [], incomplete: [60, 120] } }),
+  )
+  await found.getByText('last hour').click()
+  await found.getByText('In 2 of these steps, not every request was stored.').waitFor()
 })
 
 /** Holds back the responses to these requests. The returned function lets the next one go on. */
@@ -454,12 +567,13 @@ test('a change that was made is said to be, even if its key cannot be shown', as
   const page = await browser.open(url)
   const { id, token } = await aKey(5, 'gone')
   const found = await find(page, id)
+  const error = { message: 'Busy.', suggestion: 'Repeat it.' }
   await page.route('**/admin/lookup', (route) =>
-    route.fulfill({ status: 503, json: { error: { message: 'Busy.', suggestion: 'Repeat it.' } } }),
+    route.fulfill({ status: 503, headers: { 'retry-after': '7' }, json: { error } }),
   )
   await found.getByText('Revoke…').click()
   await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click()
-  await shown(page, 'Revoke “gone”: done. Busy. Repeat it.')
+  await shown(page, 'Revoke “gone”: done. Busy. Repeat it. (Retry-After: 7 s)')
   t.equal((await verify(token)).status, 401)
 })
 
@@ -478,6 +592,16 @@ test('a key can be revoked even if its audit trail cannot be read', async (t, br
   await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click()
   await found.getByText('revoked').first().waitFor()
   t.equal((await verify(token)).status, 401)
+})
+
+test('of many keys and audit entries the newest are shown, which it says', async (t, browser) => {
+  const page = await browser.open(url)
+  const { user } = await aKey()
+  await Promise.all(Array.from({ length: 20 }, () => makeKey(local, { userId: user.id })))
+  const found = await find(page, user.id)
+  for (const what of ['keys', 'audit entries'])
+    await found.getByRole('heading', { name: `The newest 20 ${what}` }).waitFor()
+  t.equal(await found.locator('tbody tr').count(), 40)
 })
 
 test('all keys of a user are revoked once its id is typed', async (t, browser) => {
@@ -501,7 +625,8 @@ test('with a token there is a login, and nothing else before it', async (t, brow
   await page.keyboard.press('Enter')
   await shown(page, /token is missing or invalid/)
   t.equal(page.problems.splice(0).length, 1, 'the 401')
-  await page.getByLabel('Operator token').fill(` ${ada} `)
+  // What was wrong is selected.
+  await page.keyboard.type(` ${ada} `)
   await page.keyboard.press('Enter')
   await shown(page, 'Live')
   await shown(page, 'Operator: ada')
@@ -556,6 +681,12 @@ test('with Redis or Postgres down it says so, and shows what this instance knows
   await redis.restart()
   await shown(page, 'Redis counts')
   await shown(page, /counts were lost/)
+  const found = await find(page, id)
+  await found
+    .getByText(/^at least \d/)
+    .first()
+    .waitFor()
+  for (const read of ['.usage .legend', 'td']) await found.locator(read).first().waitFor()
   network.cut()
   network.refuse()
   await shown(page, 'Postgres is down')
@@ -575,9 +706,11 @@ test('a connection that has died without a word is given up, and a new one is ma
   network.blackHole()
   await page.clock.fastForward(15_000)
   await shown(page, 'Not connected')
+  t.equal(await page.locator('body.stale').count(), 1, 'and nobody takes the old for new')
   await page.clock.fastForward(15_000)
   await network.heal()
   await shown(page, 'Live')
+  t.equal(await page.locator('body.stale').count(), 0)
 })
 
 test('a stream that is refused is asked for again after a pause, and once', async (t, browser) => {
