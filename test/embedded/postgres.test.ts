@@ -440,11 +440,11 @@ t.test('the next start waits for a backend that outlives its killed Postgres', a
   const dataDir = await usedDir(t)
   const pg = await open(t, dataDir)
   const statement = 'select count(*) from generate_series(1, 100000000000)'
-  const busy = query(`${pg.url}?statement_timeout=2000`, statement).catch(() => {})
+  const busy = query(`${pg.url}?statement_timeout=60000`, statement).catch(() => {})
   const backend = await backendOf(pg.url, statement)
   process.kill(postmasterOf(dataDir), 'SIGKILL')
   await pg.exited
-  const next = await open(t, dataDir)
+  const next = await open(t, dataDir, 'serve', () => process.kill(backend, 'SIGTERM'))
   t.equal(isAlive(backend), false)
   t.strictSame(next.progress, ['Waiting for an earlier Postgres of this DATA_DIR to end'])
   await busy
