@@ -300,6 +300,9 @@ if (cluster) {
     await untilShared()
     t.strictSame(causes().slice(-2), ['cluster_down', null], 'and in the log')
     await all('CONFIG', 'SET', 'cluster-require-full-coverage', 'yes')
+    await until('all nodes know of it', async () =>
+      (await all('CLUSTER', 'INFO')).every((said) => /state:ok.*slots_ok:16384/s.test(String(said))),
+    )
   })
 
   t.test('a password that all nodes refuse is reported as such', async (t) => {
