@@ -1,7 +1,7 @@
 -- One page of the audit log, newest first. An argument that is null narrows nothing down.
 --
--- Planned anew each time: a plan for any key or user would fetch and sort all entries of one that has
--- been refused a million times, and one for any time would visit every day.
+-- Each call gets its own plan. With a plan made for any key or user, Postgres would fetch and sort all
+-- entries of a key that was refused a million times; with one made for any time, it would read every day.
 create function audit_entries(
   of_events text[], of_request text, of_key text, of_user text, of_reason text,
   since timestamptz, until timestamptz, before_at timestamptz, before_id text, most bigint

@@ -26,8 +26,8 @@ export interface CollectorOptions {
 
 export interface Collector {
   /**
-   * Checks every two seconds from now on, and when a minute begins. Resolves when this process is reported for its first
-   * minute. Never rejects.
+   * Checks every two seconds from now on, and when a minute begins. Resolves when this process is
+   * reported for its first minute. Never rejects.
    */
   start(): Promise<void>
   /** Does what is due. Never rejects. */

@@ -83,11 +83,11 @@ t.test('of the busiest keys ten are shown in each order', async (t) => {
 t.test('without tokens there is no session that could end', async (t) => {
   const { events, leave } = await watch(await startOps(t, await startInstance(t, services)))
   t.teardown(leave)
-  await until('it is told', () => events.hello)
+  await until('the greeting arrives', () => events.hello)
   t.match(events.hello, { operator: 'local', can_log_out: false })
 })
 
-t.test('a viewer too many is told to come back later', async (t) => {
+t.test('the 51st viewer is told to come back later', async (t) => {
   const full = await startOps(t, instance)
   const viewers = await Promise.all(Array.from({ length: 50 }, () => watch(full)))
   t.teardown(() => {
