@@ -92,6 +92,11 @@ t.test('every metric and label in an alert, a panel or the runbook is on /metric
     for (const label of [...by, ...selected])
       t.ok(labels.has(label) || ['instance', 'job'].includes(label), `label ${label}`)
   }
+  const operations = await read('docs/operations.md')
+  for (const { name, labels } of samples.filter(({ name }) => name === 'latchkey_shed_total')) {
+    t.match(operations, `\`${labels.queue}\``, `operations.md explains the queue of ${name}`)
+    t.match(runbook, `\`${labels.queue}\``, `the runbook explains the queue of ${name}`)
+  }
 })
 
 t.test('the panels of the dashboard have their own places, and one data source to choose', async (t) => {
