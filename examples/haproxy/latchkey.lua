@@ -35,7 +35,8 @@ local function ask(txn)
     ['x-forwarded-for'] = { txn.sf:src() },
     ['x-forwarded-method'] = { txn.sf:method() },
     ['x-forwarded-uri'] = { path },
-    ['user-agent'] = from['user-agent'] and { from['user-agent'][0] },
+    -- Without one, HAProxy would send its own.
+    ['user-agent'] = { from['user-agent'] and from['user-agent'][0] or '' },
   }
   if from['authorization'] then
     to['authorization'] = {}

@@ -180,6 +180,9 @@ for (const { name, port } of gateways) {
       const asked = { method: 'DELETE', path: '/orders/7', ip: '127.0.0.1', user_agent: 'a client' }
       t.match(entry, { ...asked, details: { via: '/v1/verify' } })
     }
+    const { body } = await sendRaw(port, 'GET', '/', [])
+    const [unnamed] = await seeding.service.stores.audit.find(body.error.request_id)
+    t.notOk(unnamed!.user_agent, 'not that of the gateway')
     const limited = await makeCaller(seeding, { rateLimitRpm: 1 })
     const answers = []
     for (let n = 0; n < 6; n++) answers.push(await sendRaw(port, 'PUT', '/', [bearer(limited.token)], 'x'))
