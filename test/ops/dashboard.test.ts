@@ -753,6 +753,13 @@ test('a browser whose clock is wrong shows the same', async (t, browser) => {
     await page.locator('#reasons-note').getByText('in the last 1 h').waitFor()
     t.match(await upFor.innerText(), /^[1-9]\d* (s|min)$/)
     await page.locator('#instances tr', { hasText: 'ins_silent' }).getByText('silent for 1 h').waitFor()
+    // It is set while the page is open.
+    await page.evaluate(`{
+      const now = Date.now
+      Date.now = () => now() + 3 * 3600_000
+      document.querySelector('#requests .value').textContent = ''
+    }`)
+    await page.locator('#requests .value').getByText(/\d/).waitFor()
     await page.context().close()
   }
 })

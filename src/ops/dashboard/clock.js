@@ -1,4 +1,4 @@
-/** The time by the clock of the service. That of the browser may be wrong. */
+/** The time by the clock of the service. That of the browser may be wrong, or be set while it watches. */
 let aheadS = 0
 
 export function setNow(seconds) {

@@ -32,7 +32,11 @@ const views = {
     showConnection('good', 'Live')
   },
   history: traffic.begin,
-  traffic: (sample) => sample && traffic.add(sample),
+  traffic(sample) {
+    if (!sample) return
+    setNow(sample.at)
+    traffic.add(sample)
+  },
   servers: (servers) => servers && showServers(servers),
   counters: (view) => view && showBusiest('current', view),
   last_minute: (view) => view && showBusiest('last', view),
