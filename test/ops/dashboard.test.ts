@@ -7,7 +7,7 @@ import { startPrivateRedis, startTcpProxy } from '../services/index.ts'
 import { ada, startAdmin } from './admin.ts'
 import { type Browser, barriersOf, startBrowser } from './browser.ts'
 
-const { services, instance, sql } = await startAdmin(t)
+const { services, instance, sql, admin } = await startAdmin(t)
 const browser = await startBrowser(t)
 const local = await startInstance(t, services)
 const { url, port } = await startOps(t, local)
@@ -561,6 +561,22 @@ test('a change that ends while something else is shown leaves it, and says if it
   await revoke(second, second.id)
   await answer()
   await heading.getByText('revoked').waitFor()
+})
+
+test('a key that somebody else has revoked meanwhile is shown as revoked, with the fault', async (t, browser) => {
+  const page = await browser.open(url)
+  for (const change of ['Change limit', 'Rotate']) {
+    const { id } = await aKey()
+    const found = await find(page, id)
+    await found.locator('code', { hasText: id }).waitFor()
+    await admin('DELETE', `keys/${id}`)
+    await found.getByLabel('New key').selectOption('3600')
+    await found.getByRole('button', { name: change }).click()
+    await found.getByRole('heading', { level: 2 }).getByText('revoked').waitFor()
+    await shown(page, /“a key”: The key is revoked or expired/)
+    await found.getByText('key.revoked').waitFor()
+    t.equal(await found.getByRole('button', { name: change }).count(), 0)
+  }
 })
 
 test('a change that was made is said to be, even if its key cannot be shown', async (t, browser) => {

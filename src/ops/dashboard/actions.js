@@ -27,6 +27,8 @@ function actions({ id, name }, { isShowing, find, warn }) {
       await after(`${title}done. `, result)
     } catch (error) {
       const text = textOf(error)
+      // Somebody else has revoked or rotated it meanwhile: show that.
+      if (error.code === 'key_not_active' && isShowing(id)) return again(title + text)
       if (!status.isConnected) return warn(title + text)
       status.className = 'fault'
       status.textContent = text

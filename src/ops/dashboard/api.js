@@ -2,8 +2,9 @@
 import { toLogin } from './session.js'
 
 class Fault extends Error {
-  constructor({ message, suggestion = '' }, retryAfter = null) {
+  constructor({ message, suggestion = '', code }, retryAfter = null) {
     super(message)
+    this.code = code
     this.suggestion = retryAfter === null ? suggestion : `${suggestion} (Retry-After: ${retryAfter} s)`
   }
 }
