@@ -428,6 +428,24 @@ test('a click counts even if other rows change their order during it', async (_t
   await page.locator('#found').getByText(id).first().waitFor()
 })
 
+test('what is selected in the table of instances stays, whatever else changes there', async (t, browser) => {
+  const page = await browser.open(url)
+  const instance = { version: '1', started_at: 1, seen_at: 1, alive: true, redis: 'shared', postgres: 'ok' }
+  const listed = (...others: object[]) =>
+    event('instances', { complete: true, instances: [{ ...instance, id: 'ins_1' }, ...others] })
+  const [second, third] = [
+    { ...instance, id: 'ins_2' },
+    { ...instance, id: 'ins_3' },
+  ]
+  const goOn = await showEvents(page, listed(second, third), listed({ ...second, postgres: 'down' }))
+  await shown(page, 'ins_3')
+  await page.evaluate('getSelection().selectAllChildren(document.querySelector("#instances code"))')
+  await goOn()
+  await page.locator('#instances').getByText('ins_3').waitFor({ state: 'detached' })
+  t.equal(await page.evaluate('String(getSelection())'), 'ins_1')
+  t.match(await page.locator('#instances tr', { hasText: 'ins_2' }).innerText(), 'down')
+})
+
 test('a row that moves keeps the focus', async (_t, browser) => {
   const page = await browser.open(url)
   const rise = await showEvents(

@@ -31,9 +31,14 @@ export function table(label, heads, rows) {
     el('table', {}, el('thead', {}, head), body),
   )
   region.show = (rows) => {
-    body.replaceChildren(
-      ...rows.map((cells) => el('tr', {}, ...cells.map((cell) => el('td', {}, cell ?? '–')))),
-    )
+    const next = rows.map((cells) => el('tr', {}, ...cells.map((cell) => el('td', {}, cell ?? '–'))))
+    next.forEach((row, i) => {
+      const old = body.rows[i]
+      // A row that shows the same stays: its text may be selected, or be read aloud.
+      if (old === undefined) body.append(row)
+      else if (!old.isEqualNode(row)) old.replaceWith(row)
+    })
+    for (const old of [...body.rows].slice(next.length)) old.remove()
   }
   region.show(rows)
   return region
