@@ -224,11 +224,12 @@ test('what is typed during a search stays, and a whole key does not, even if not
 })
 
 test('why a request was refused is found by its request id', async (_t, browser) => {
-  const page = await browser.open(url)
+  const page = await browser.open(url, { timezoneId: 'Asia/Tokyo' })
   const { token } = await aKey()
   const refused = await verify(token.replace(/.$/, (last) => (last === '0' ? '1' : '0')))
   const found = await find(page, refused.headers.get('x-request-id')!)
-  for (const text of ['auth.refused', 'unknown_key', 'GET /v1/verify']) await found.getByText(text).waitFor()
+  for (const text of ['auth.refused', 'unknown_key', 'GET /v1/verify', /:\d\d GMT\+9$/])
+    await found.getByText(text).waitFor()
   await found.getByText('Close').click()
   await page.getByRole('button', { name: 'unknown_key' }).click()
   await found.getByText(refused.headers.get('x-request-id')!).waitFor()

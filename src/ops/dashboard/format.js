@@ -5,7 +5,8 @@ const short = new Intl.NumberFormat('en', { maximumSignificantDigits: 3, notatio
 const clock = new Intl.DateTimeFormat('en-GB', { timeStyle: 'medium' })
 const shortClock = new Intl.DateTimeFormat('en-GB', { timeStyle: 'short' })
 const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' })
-const dayAndClock = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' })
+/** With the time zone, as the log and the command line have UTC. */
+const dayAndClock = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'long' })
 
 export const count = (value) => whole.format(value)
 /** Of a rate or a duration. */
