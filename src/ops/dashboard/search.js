@@ -6,8 +6,8 @@ import { request, textOf } from './api.js'
 import { byId } from './dom.js'
 import { showFound } from './found.js'
 
-/** What a whole key ends with. Ids are shorter. */
-const wholeKey = /(^|_)[0-9A-Za-z]{38}\s*$/
+/** What a whole key ends with, also within a command. Ids are shorter. */
+const wholeKey = /(^|_)[0-9A-Za-z]{38}(?![0-9A-Za-z])/
 
 /**
  * `find` looks something up and shows it; `findRefusals` shows the newest 401s for a reason. `done`:
