@@ -6,7 +6,7 @@ import type { Operator } from '../../stores.ts'
 /** Whose queue for a connection a request waits in. By now, operator-auth.ts has let it through. */
 export const laneOf = (request: FastifyRequest): Operator => `operator:${request.operator!}`
 
-export const notFound = (param: 'id' | 'user_id' | 'key_id' | 'starting_after' | 'query' = 'id') =>
+export const notFound = (param: 'id' | 'user_id' | 'key_id' | 'starting_after' = 'id') =>
   new ApiError('not_found', {
     param,
     suggestion:

@@ -1,10 +1,11 @@
 /** Lookup for operators: identifies what a customer has sent. */
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { ApiError } from '../../../plugins/api-error.ts'
 import { Lookup, LookupBody } from '../../../schemas/lookup.ts'
 import type { LastUsed } from '../../guard/last-used.ts'
 import { withPendingUses } from '../../http/routes/key-rules.ts'
 import { adminKeyBody } from '../../stores.ts'
-import { laneOf, notFound } from './admin-rules.ts'
+import { laneOf } from './admin-rules.ts'
 import { createLookup, type FindOptions } from './find-anything.ts'
 
 export interface LookupOptions extends FindOptions {
@@ -33,8 +34,15 @@ export const lookupRoute: FastifyPluginAsyncTypebox<LookupOptions> = async (app,
     async (request) => {
       const toBody = withPendingUses(options.lastUsed, adminKeyBody)
       const found = await find(request.body.query, { lane: laneOf(request), toBody })
-      if (found === null) throw notFound('query')
+      if (found === null) throw nothingFound()
       return found
     },
   )
 }
+
+const nothingFound = () =>
+  new ApiError('not_found', {
+    param: 'query',
+    suggestion:
+      'Check the spelling, and that it is of this environment. Of a key, send all of it or all characters of its `key_prefix`.',
+  })
