@@ -13,8 +13,8 @@ import {
 export const expiresAtEndS = 4_102_444_800
 export const rateLimitMax = 1_000_000_000
 export const nameMaxLength = 255
-/** Of a query with its outer white space: longer than anything there is to find. */
-export const lookupMaxLength = 1024
+/** Of a query: a browser's "Copy as cURL" has a dozen headers and all cookies around a key. */
+export const lookupMaxLength = 8192
 
 /**
  * Not blank, no control character (Cc), no lone surrogate (Cs): text that fits into Postgres and a

@@ -40,6 +40,7 @@ t.test(
       `"${key.token}"`,
       `curl -H 'Authorization: Bearer ${key.token}' localhost`,
       `\n\ncurl localhost \\\r\n\t-H 'Authorization: Bearer ${key.token}' \\\n  -v\n`,
+      `curl localhost -H 'Cookie: ${'c'.repeat(6000)}' -H 'Authorization: Bearer ${key.token}'`,
       key.token.slice(3),
     ])
       t.strictSame({ ...(await lookUp(query)).body, counters }, found.body, query.slice(0, 12))
@@ -214,7 +215,7 @@ t.test('what is nothing here is the 404, and what cannot be anything is refused 
     'a\n\u0085b',
     '\u0000a',
     'a\ud800',
-    'x'.repeat(1025),
+    'x'.repeat(8193),
     5,
     null,
     [],

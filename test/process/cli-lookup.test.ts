@@ -94,6 +94,6 @@ t.test('nothing, or more than there could be, is refused', async (t) => {
   for (const query of ['', '\n', 'x'.repeat(1_000_000)]) {
     const { code, stderr } = await lookUpFromStdin(query)
     t.equal(code, 1)
-    t.match(stderr, 'lookup needs 1 to 1024 characters')
+    t.match(stderr, 'lookup needs 1 to 8192 characters')
   }
 })
