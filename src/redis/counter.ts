@@ -79,7 +79,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
         fault: () => servers.fault(server),
         probe: () => scripts.probe(servers.idOn(server)),
         locate() {
-          if (isCluster) client.refreshSlotsCache()
+          if (isCluster) locateMasters(client)
         },
         // The client of a cluster replaces the connection to a node once it has ended.
         reconnect() {
@@ -126,6 +126,17 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
       shards.delete(server)
     }
     for (const server of masters) shard(server)
+  }
+
+  /**
+   * If no known node answers, all may have moved: start over with those in REDIS_URL. ioredis does so
+   * only when every connection has ended, and that to a silent replica may stay open.
+   */
+  function locateMasters(cluster: Cluster) {
+    cluster.refreshSlotsCache((error) => {
+      const anyCounts = [...shards.values()].some(({ server }) => server.mode === 'shared')
+      if (error && !anyCounts && cluster.status === 'ready') cluster.disconnect(true)
+    })
   }
 
   function confirmAll() {

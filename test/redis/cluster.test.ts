@@ -17,7 +17,7 @@ import {
   numbersOf,
 } from '../memory/counter-suite.ts'
 import { until } from '../process/until.ts'
-import { startRedisCluster } from '../services/index.ts'
+import { startRedisCluster, startTcpProxy } from '../services/index.ts'
 import { clusterCommands, harmless, refusedCommands } from './acl.ts'
 import { countAt, soonDown } from './counters.ts'
 
@@ -328,5 +328,23 @@ if (cluster) {
       refused.filter((command) => !harmless.includes(command)),
       [],
     )
+  })
+
+  t.test('a cluster that has moved is found again through REDIS_URL', async (t) => {
+    const former = (await startRedisCluster(t, { masters: 1, replicas: 1, password, args }))!
+    const proxies = await Promise.all(former.nodes.map(({ port }) => startTcpProxy(t, port)))
+    const urls = proxies.map(({ port }) => `redis://:${password}@127.0.0.1:${port}`)
+    const { client, counter, untilDown, untilShared } = countAt(t, urls.join(), { patience: soonDown })
+    await untilShared()
+    await until('it is connected to the replica', () =>
+      (client as Cluster).nodes('slave').some(({ status }) => status === 'ready'),
+    )
+    // No connection ends: the addresses are those of hosts that have disappeared.
+    for (const node of former.nodes) await node.freeze()
+    for (const proxy of proxies) proxy.retarget(cluster.nodes[0]!.port)
+    await hit(counter, idOn(0))
+    await untilDown('timeout')
+    await untilShared()
+    t.match(await hit(counter, idOn(1)), { turn: { shared: true } })
   })
 }

@@ -116,7 +116,9 @@ async function join(nodes: PrivateRedis[], connections: Redis[], masters: number
   const following = connections.slice(masters, masters + replicas)
   for (const [i, replica] of following.entries()) {
     const master = String(await connections[i % masters]!.call('CLUSTER', 'MYID'))
-    await replica.call('CLUSTER', 'REPLICATE', master)
+    // A node that it has just met goes by a temporary id for a moment.
+    const follow = () => replica.call('CLUSTER', 'REPLICATE', master).catch(() => false)
+    await until('the replica follows its master', follow, readyMsMax)
   }
   // A replica without a copy does not take over.
   const replication = (redis: Redis) => redis.info('replication')
