@@ -70,13 +70,19 @@ const outageFinding = ({ cause, reason }: Outage): Finding => ({
   state: 'wrong',
   found: withoutAddress(reason),
   advice:
-    advice[cause] ??
     refusals.find(([said]) => said.test(reason))?.[1] ??
+    advice[cause] ??
     'Check REDIS_URL, and that the server is running and accepts connections from this machine.',
 })
 
-/** Why a server takes no connection, does not answer or is no cluster, and what to do about it. */
+/** Why a server takes no connection, does not answer, does not count or is no cluster, and what to do. */
 const refusals: [RegExp, string][] = [
+  [
+    /alert certificate required/,
+    'Latchkey has no certificate of its own: set `tls-auth-clients no` in Redis.',
+  ],
+  [/\bNOREPLICAS\b/, 'See `redis-cli info replication`: too few replicas are connected and up to date.'],
+  [/\bMISCONF\b/, 'Redis cannot save its data: see its log, and whether its disk is full.'],
   [/^DENIED/, 'Give Redis a password, with `requirepass` or an ACL user, and add it to REDIS_URL.'],
   [/does not answer$/, 'Check that REDIS_URL names a Redis, and whether it is suspended or busy.'],
   [/max number of clients/, 'See `redis-cli client list` for who is connected, or raise `maxclients`.'],

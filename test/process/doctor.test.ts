@@ -189,6 +189,12 @@ t.test('Redis', async (t) => {
   await admin.call('REPLICAOF', '127.0.0.1', '1')
   t.match(await faultsOf(t, env), [/^Redis: READONLY/])
   await admin.call('REPLICAOF', 'NO', 'ONE')
+  await admin.config('SET', 'min-replicas-to-write', '1')
+  t.match((await examineRedis(readConfig(env).redis!))[0], {
+    found: /^NOREPLICAS/,
+    advice: /^See `redis-cli info replication`/,
+  })
+  await admin.config('SET', 'min-replicas-to-write', '0')
   t.strictSame(await admin.keys('*'), [], 'nothing is left behind')
   await admin.client('PAUSE', 1500)
   t.strictSame(await faultsOf(t, env), [], 'a server that is only late is fine')
@@ -236,6 +242,18 @@ t.test('a Redis that speaks TLS where REDIS_URL has redis://', async (t) => {
   t.match(await examineRedis(redis!), [
     { state: 'wrong', found: 'the server speaks TLS', advice: /^Use rediss:/ },
   ])
+})
+
+t.test('a Redis that demands a client certificate, as it does by default', async (t) => {
+  const tls = await makeCertificates(t, ['DNS:localhost'])
+  const server = tls && (await startPrivateRedis(t, { tls }))
+  if (!server) return
+  const admin = new Redis(server.port, { tls: { rejectUnauthorized: false } })
+  t.teardown(() => admin.disconnect())
+  await admin.config('SET', 'tls-auth-clients', 'yes')
+  const env = externalEnv({ ...services, redisUrl: `rediss://localhost:${server.port}` })
+  const { stdout } = await runLatchkey(t, { ...env, NODE_EXTRA_CA_CERTS: tls.authority }, 'doctor')
+  t.match(stdout, /^wrong +Redis +.*certificate required.*\n {8}.*set `tls-auth-clients no`/m)
 })
 
 t.test('Redis Cluster', async (t) => {
