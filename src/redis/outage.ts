@@ -54,6 +54,8 @@ export function outageOf(error: Error): Outage {
     .replace(/,? with args beginning with.*/s, '')
     // Redis 7 adds which script failed, and in which line of it.
     .replace(/ script: [0-9a-f]{40}, on @user_script:\d+\.?$/, '')
+    // A TLS alert, as above: whether it arrives or the connection ends first is chance.
+    .replace(/^Unknown RESP type 21 .*$/s, 'the server speaks TLS')
     // ioredis names its options, which are not the operator's.
     .replace(/^.*(enableOfflineQueue|maxRetriesPerRequest).*$/, 'not connected')
     .trim()

@@ -82,6 +82,11 @@ t.test('the reason names no option of ioredis', async (t) => {
     t.equal(outageOf(new Error(message)).reason, 'not connected')
 })
 
+t.test('the reason for a TLS alert in place of a reply does not ask to report it', async (t) => {
+  const alert = 'Unknown RESP type 21 "\\u0015". Please report this.'
+  t.equal(outageOf(new Error(alert)).reason, 'the server speaks TLS')
+})
+
 t.test('only a reply of a server is an answer', async (t) => {
   t.equal(isAnswer(new ReplyError('ERR x')), true)
   t.equal(isAnswer(withCode('ECONNRESET')), false)
