@@ -9,6 +9,7 @@ import type { Counter, Outage } from '../stores.ts'
 import { connectRedis, requireRedisDatabase } from './connect.ts'
 import { createRedisCounter } from './counter.ts'
 import { Cluster, type Redis } from './ioredis.ts'
+import { outageOf } from './outage.ts'
 import { withTimeout } from './with-timeout.ts'
 
 /** A counter tries a new server for a second before it says what is wrong. */
@@ -37,9 +38,10 @@ export async function examineRedis(servers: RedisServers): Promise<Finding[]> {
   try {
     await requireRedisDatabase(client)
     await settled(counter)
-    const outages = (await explained(counter.outages(), servers)).map(outageFinding)
     const nodes = client instanceof Cluster ? client.nodes('master') : [client]
     const ready = nodes.filter(({ status }) => status === 'ready')
+    const found = counter.outages().length > 0 ? counter.outages() : await evalshaRefusals(ready)
+    const outages = (await explained(found, servers)).map(outageFinding)
     const details = await Promise.all(ready.map((node) => examineServer(node, client instanceof Cluster)))
     if (outages.length > 0) return [...outages, ...details.flat().filter(({ state }) => state === 'wrong')]
     return [
@@ -63,6 +65,16 @@ async function settled(counter: Counter) {
   const isFailed = () =>
     counter.outages().some(({ cause }) => cause !== 'timeout' && cause !== 'disconnected')
   while (counter.mode() !== 'shared' && !isFailed() && performance.now() < untilMs) await sleep(10)
+}
+
+const unknownScript = '0'.repeat(40)
+
+/** The first call of a script on a connection is an EVAL: the counter has not tried EVALSHA. */
+async function evalshaRefusals(nodes: Redis[]): Promise<Outage[]> {
+  const tried = nodes.map((node) =>
+    withTimeout(node.evalsha(unknownScript, 0), answerTimeoutMs).then(() => null, outageOf),
+  )
+  return (await Promise.all(tried)).filter((outage): outage is Outage => outage?.cause === 'no_permission')
 }
 
 const outageFinding = ({ cause, reason }: Outage): Finding => ({

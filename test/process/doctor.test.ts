@@ -172,8 +172,10 @@ t.test('Redis', async (t) => {
   await allow('service', '~rl:*', ...documentedCommands)
   t.strictSame(await faultsOf(t, as('service')), [], 'the documented permissions are enough')
   t.match(await notesOf(as('service')), [/^Redis settings: not readable/])
-  await allow('lacking', '~rl:*', ...documentedCommands.filter((one) => one !== '+incrby'))
-  t.match(await faultsOf(t, as('lacking')), [/^Redis: .*(permission|can't run)/])
+  for (const lacking of ['+incrby', '+evalsha']) {
+    await allow('lacking', '~rl:*', ...documentedCommands.filter((one) => one !== lacking))
+    t.match(await faultsOf(t, as('lacking')), [/^Redis: .*(permission|can't run)/], lacking)
+  }
   await allow('blind', '~rl:*', ...documentedCommands.filter((one) => one !== '+scan'), '+info')
   t.match(await notesOf(as('blind')), [/SCAN/])
   t.match(await faultsOf(t, as('nobody')), [/^Redis: WRONGPASS/])
