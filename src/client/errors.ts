@@ -49,7 +49,7 @@ export class LatchkeyError extends Error {
   }
 }
 
-/** A proxy, too, may have passed the request on before it gave up. */
+/** A proxy, too, may have passed the request on before it gave up, or cut the response short. */
 const maybeDone = 'A change may have been made: read the resource before you repeat it.'
 
 /** The error that a response carries. `body` is the parsed JSON, perhaps a proxy's. */
@@ -58,11 +58,12 @@ export function errorOf({ status, headers }: Response, body: unknown): LatchkeyE
   const { error } = (body ?? {}) as Partial<components['schemas']['ErrorEnvelope']>
   const texts = [error?.code, error?.message, error?.suggestion, error?.request_id]
   if (error === undefined || !texts.every((text) => typeof text === 'string') || status < 400) {
+    const isRefusal = status >= 300 && status < 500
     return new LatchkeyError(`The response (status ${status}) did not come from Latchkey.`, {
       status,
       code: 'unexpected_response',
       requestId: headers.get('x-request-id'),
-      suggestion: `Check \`baseUrl\`, and the proxies in between.${status >= 500 ? ` ${maybeDone}` : ''}`,
+      suggestion: `Check \`baseUrl\`, and the proxies in between.${isRefusal ? '' : ` ${maybeDone}`}`,
       retryAfterS,
     })
   }

@@ -179,17 +179,17 @@ t.test(
       ...[500, 501, 505].map(
         (status) => [[envelope(status, 'internal_error'), ok], {}, 1, { status }] as const,
       ),
-      [
-        [{ status: 500, body: '<html>' }, ok],
+      ...[200, 201, 500].map((status) => [
+        [{ status, body: '{"id":"apk_1","plain_' }, ok],
         {},
         1,
-        { status: 500, code: 'unexpected_response', suggestion: /^Check `baseUrl`.*\. A change may have/ },
-      ],
+        { status, code: 'unexpected_response', suggestion: /^Check `baseUrl`.*\. A change may have/ },
+      ]),
       [
-        [{ status: 200, body: '<html>' }, ok],
+        [{ status: 302, body: '<html>' }, ok],
         {},
         1,
-        { status: 200, suggestion: 'Check `baseUrl`, and the proxies in between.' },
+        { status: 302, suggestion: 'Check `baseUrl`, and the proxies in between.' },
       ],
       [[{ status: 200, body: '{}' }, ok], {}, 1, { status: 200, code: 'unexpected_response' }],
       [
