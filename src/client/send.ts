@@ -123,8 +123,10 @@ export function createSend(token: string, options: ClientOptions): Send {
   }
 }
 
-/** Paths are appended to it. The messages do not show it: it may hold a password. */
+/** Paths are appended to it. The errors do not show it: it may hold a password. */
 function baseOf(baseUrl: string): string {
+  // The platform's own error holds all of it.
+  if (!URL.canParse(baseUrl)) throw new TypeError('`baseUrl` must be an absolute URL.')
   const { protocol, href, search, hash, username, password } = new URL(baseUrl)
   if (protocol !== 'http:' && protocol !== 'https:')
     throw new TypeError('`baseUrl` must begin with http:// or https://.')

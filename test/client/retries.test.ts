@@ -1,5 +1,6 @@
 // What the client repeats, when, and what it never repeats. The responses are made here, and the clock is set.
 import { getEventListeners } from 'node:events'
+import { inspect } from 'node:util'
 import FakeTimers from '@sinonjs/fake-timers'
 import t from 'tap'
 import {
@@ -286,8 +287,10 @@ t.test('a base URL to which no path can be appended is refused', async (t) => {
   for (const baseUrl of [
     ...['latchkey', 'ftp://latchkey.test', 'latchkey.test:3000', 'http://latchkey.test/?a=b'],
     ...['http://latchkey.test/#a', 'http://ada@latchkey.test', 'http://:secret@latchkey.test'],
+    ...['http://:secret@latchkey.test:99999', '/latchkey', undefined as never],
   ]) {
-    t.throws(() => createClient({ baseUrl, key: 'lk_1' }), TypeError, baseUrl)
+    const error = t.throws(() => createClient({ baseUrl, key: 'lk_1' }), { message: /^`baseUrl` must/ })
+    t.notMatch(inspect(error), 'secret')
   }
 })
 
