@@ -1,5 +1,6 @@
 /** The address of each client, also after it has disconnected. */
 import type { Server } from 'node:http'
+import type { ServerHttp2Stream } from 'node:http2'
 import type { Socket } from 'node:net'
 
 /**
@@ -11,4 +12,8 @@ export function rememberAddresses(server: Server) {
   const read = (connection: Socket) => void connection.remoteAddress
   // `secureConnection` is for applications that speak TLS, where requests have another socket.
   for (const event of ['connection', 'secureConnection']) server.on(event, read)
+  // Of HTTP/2. Once its client has cancelled it, a stream no longer knows its connection.
+  server.on('stream', (stream: ServerHttp2Stream) => {
+    Object.assign(stream, { remoteAddress: stream.session?.socket.remoteAddress })
+  })
 }

@@ -1,5 +1,7 @@
 // The plugin and the guard keep the promises inside an application of somebody else, alone and
 // beside the service.
+import { once } from 'node:events'
+import { connect, constants } from 'node:http2'
 import Fastify, { type FastifyInstance, type FastifyServerOptions } from 'fastify'
 import postgres from 'postgres'
 import t, { type Test } from 'tap'
@@ -10,6 +12,7 @@ import { configOf, type LatchkeyOptions } from '../../src/package/options.ts'
 import { resetWhileLookedUp } from '../api/reset.ts'
 import { hashSecret, makeCaller, startInstance } from '../instance.ts'
 import { envelopeOf } from '../plugins/other-app.ts'
+import { lockWaitOf } from '../process/held-at-start.ts'
 import { until } from '../process/until.ts'
 import { openDatabase, startTcpProxy, useServices } from '../services/index.ts'
 
@@ -151,6 +154,28 @@ t.test('a client that resets its connection has its address in the audit log', a
   await app.listen({ host: '127.0.0.1', port: 0 })
   const entry = await resetWhileLookedUp(sql, app.server, { path: '/reset' })
   t.match(entry, { reason: 'unknown_key', ip: '127.0.0.1' })
+})
+
+t.test('so has one that cancels its stream of HTTP/2', async (t) => {
+  const app = Fastify({ http2: true })
+  t.teardown(() => app.close())
+  await app.register(latchkey, options)
+  const client = connect(await app.listen({ host: '127.0.0.1', port: 0 }))
+  t.teardown(() => client.destroy())
+  await sql.begin(async (tx) => {
+    await tx`lock table api_keys`
+    const accepted = once(app.server, 'stream')
+    const sent = client.request({ ':path': '/cancelled', ...bearer('lk_x') })
+    sent.on('error', () => {})
+    const [stream] = await accepted
+    const closed = once(stream, 'close')
+    await lockWaitOf(sql, '%key_hash >= asked.hash%')
+    sent.close(constants.NGHTTP2_CANCEL)
+    await closed
+  })
+  const found = () => sql`select ip, reason from audit_log where path = '/cancelled'`
+  await until('it is in the audit log', async () => (await found()).length > 0)
+  t.match(await found(), [{ reason: 'unknown_key', ip: '127.0.0.1' }])
 })
 
 t.test('at the root, the application may still set its own 404', async (t) => {
