@@ -70,14 +70,26 @@ export function startWorkers(count: number, { opsPort }: Pick<Config, 'opsPort'>
 
   /** Resolves to whether it listens; it may have ended instead. */
   function start(index: number): Promise<boolean> {
-    const worker = cluster.fork({
-      WORKERS: '1',
-      OPS_PORT: String(opsPort === 0 ? 0 : opsPort + index),
-    })
-    const state = { isStopping: false }
-    running.set(worker, state)
-    let listens = false
     return new Promise((resolve) => {
+      let listens = false
+      function ended(how: object) {
+        resolve(false)
+        if (closing.signal.aborted) return
+        const line = { worker: index, ...how }
+        if (listens || allStarted) void replace(index, line)
+        else log.error(line, 'a worker could not start')
+      }
+      let worker: Worker
+      try {
+        worker = cluster.fork({
+          WORKERS: '1',
+          OPS_PORT: String(opsPort === 0 ? 0 : opsPort + index),
+        })
+      } catch (err) {
+        return ended({ err })
+      }
+      const state = { isStopping: false }
+      running.set(worker, state)
       worker.on('message', (message) => {
         if (message === stopping) state.isStopping = true
         if (message !== listening) return
@@ -86,11 +98,13 @@ export function startWorkers(count: number, { opsPort }: Pick<Config, 'opsPort'>
       })
       worker.once('exit', (code, signal) => {
         running.delete(worker)
-        resolve(false)
-        if (closing.signal.aborted) return
-        const how = { worker: index, pid: worker.process.pid, code, signal }
-        if (listens || allStarted) void replace(index, how)
-        else log.error(how, 'a worker could not start')
+        ended({ pid: worker.process.pid, code, signal })
+      })
+      worker.on('error', (err) => {
+        // With a pid, it is about a message to a worker whose exit follows.
+        if (worker.process.pid !== undefined) return
+        running.delete(worker)
+        ended({ err })
       })
     })
   }

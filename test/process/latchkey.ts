@@ -66,9 +66,13 @@ export async function aFolder(t: Test): Promise<string> {
 }
 
 /** Starts it and does not wait for anything. Killed at the end of the test if it still runs. */
-export async function spawnLatchkey(t: Test, env: Env, ...words: string[]): Promise<Latchkey> {
+export const spawnLatchkey = (t: Test, env: Env, ...words: string[]) =>
+  spawnWith(t, process.execPath, env, words)
+
+/** The same with a Node of its own. */
+export async function spawnWith(t: Test, node: string, env: Env, words: string[]): Promise<Latchkey> {
   const cwd = await aFolder(t)
-  const latchkey = start(await builtCli(), cwd, env, words)
+  const latchkey = start(node, await builtCli(), cwd, env, words)
   t.teardown(async () => {
     latchkey.kill('SIGKILL')
     await latchkey.ended
@@ -132,8 +136,8 @@ export async function listening(latchkey: Latchkey): Promise<Serving> {
   return Object.assign(latchkey, at)
 }
 
-function start(cli: string, cwd: string, env: Env, words: string[]): Latchkey {
-  const child = spawn(process.execPath, [cli, ...words], {
+function start(node: string, cli: string, cwd: string, env: Env, words: string[]): Latchkey {
+  const child = spawn(node, [cli, ...words], {
     cwd,
     // Nothing is inherited that could configure it.
     env: { PATH: process.env.PATH, ...env },

@@ -1,7 +1,9 @@
 // `serve --workers`: several instances behind one port, started, replaced and stopped as one.
 import { once } from 'node:events'
+import { copyFile, mkdir, rename, rm, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:net'
 import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { workerCount } from '../../src/commands/workers.ts'
 import { type Config, workersMax } from '../../src/config.ts'
@@ -12,7 +14,15 @@ import { processTree, send, waitUntilGone } from '../services/processes.ts'
 import { ask } from './ask.ts'
 import { heldAtStart } from './held-at-start.ts'
 import { holdCreation } from './held-request.ts'
-import { type Env, externalEnv, type Latchkey, listening, runLatchkey, spawnLatchkey } from './latchkey.ts'
+import {
+  aFolder,
+  type Env,
+  externalEnv,
+  type Latchkey,
+  listening,
+  runLatchkey,
+  spawnWith,
+} from './latchkey.ts'
 import { until } from './until.ts'
 
 const services = await useServices(t)
@@ -24,8 +34,8 @@ const isShared = services.redisUrl !== null
 
 const linesOf = ({ log }: Latchkey, message: string) => log.filter(({ msg }) => msg === message)
 
-async function serve(t: Test, env: Env = {}) {
-  const service = await spawnLatchkey(t, externalEnv(services, env), 'serve', '--workers', '2')
+async function serve(t: Test, env: Env = {}, node = process.execPath) {
+  const service = await spawnWith(t, node, externalEnv(services, env), ['serve', '--workers', '2'])
   const serving = await listening(service)
   await until('both listen', () => linesOf(service, 'listening').length === 2)
   const opsUrls = linesOf(service, 'listening').map((line) => `http://127.0.0.1:${line.ops_port}`)
@@ -89,6 +99,28 @@ if (isShared) {
     inTheWay.close()
     await until('another listens', () => linesOf(service, 'listening').length === 3)
     t.equal(linesOf(service, 'listening')[2]!.ops_port, port)
+  })
+
+  t.test('one that no process can be started for is tried again, and the other one answers', async (t) => {
+    const folder = await aFolder(t)
+    const [bin, away] = [join(folder, 'bin'), join(folder, 'away')]
+    await mkdir(bin)
+    await copyFile(process.execPath, join(bin, 'node'))
+    const service = await serve(t, {}, join(bin, 'node'))
+    const [, first] = await processTree(service.pid)
+    const failed = (code: string) =>
+      linesOf(service, 'a worker has ended; starting another').some(
+        ({ err }) => (err as NodeJS.ErrnoException | undefined)?.code === code,
+      )
+    await rename(bin, away)
+    send([first!], 'SIGKILL')
+    await until('Node reports a failure', () => failed('ENOENT'))
+    await writeFile(bin, '')
+    await until('Node throws one', () => failed('ENOTDIR'))
+    t.equal((await ask(`GET ${service.url}/v1/verify`, { token: caller.token })).status, 200)
+    await rm(bin)
+    await rename(away, bin)
+    await until('another listens', () => linesOf(service, 'listening').length === 3)
   })
 
   for (const [signal, who, DRAIN_SECONDS] of [
