@@ -65,6 +65,10 @@ export function startWorkers(count: number, { opsPort }: Pick<Config, 'opsPort'>
   const running = new Map<Worker, { isStopping: boolean }>()
   const closing = new AbortController()
   cluster.setupPrimary({ args: ['serve'] })
+  // A worker that hangs would keep its port from the next start.
+  process.once('exit', () => {
+    for (const worker of running.keys()) worker.process.kill('SIGKILL')
+  })
 
   let allStarted = false
 

@@ -123,6 +123,17 @@ if (isShared) {
     await until('another listens', () => linesOf(service, 'listening').length === 3)
   })
 
+  t.test('a second signal also ends a worker that hangs', async (t) => {
+    const service = await serve(t)
+    const all = await processTree(service.pid)
+    send([all[1]!], 'SIGSTOP')
+    service.kill('SIGTERM')
+    await until('it stops', () => linesOf(service, 'stopping').length > 0)
+    service.kill('SIGTERM')
+    t.equal((await service.ended).code, 1)
+    t.ok(await waitUntilGone(all, 30_000))
+  })
+
   for (const [signal, who, DRAIN_SECONDS] of [
     ['SIGTERM', 'the first process', '0'],
     // They take longer to stop than the first process waits for the signal to arrive.
