@@ -7,6 +7,8 @@ import { pino } from 'pino'
 
 /** Bytes buffered for a reader that has stopped reading. More are dropped. */
 const bufferMax = 8 << 20
+/** POSIX's PIPE_BUF: only up to this are the lines of several workers whole in a full pipe. */
+const atomicWriteMax = 4096
 /** How long an ending process waits for such a reader. */
 const lastWritesMs = 1000
 
@@ -28,7 +30,10 @@ export async function createLog(level: string): Promise<Log> {
     return pino(options, pretty({ colorize: true, sync: true, ignore: 'pid,hostname' }))
   }
   // Written when the event loop is free: a slow reader of our log must not slow down requests.
-  const destination = pino.destination({ fd: 1, sync: false, maxLength: bufferMax })
+  const buffering = { fd: 1, sync: false, maxLength: bufferMax }
+  const destination = pino.destination(
+    cluster.isWorker ? { ...buffering, maxWrite: atomicWriteMax } : buffering,
+  )
   surviveWriteErrors(destination)
   return pino(options, destination)
 }

@@ -1,4 +1,5 @@
 // `serve --workers`: several instances behind one port, started, replaced and stopped as one.
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { copyFile, mkdir, rename, rm, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:net'
@@ -12,6 +13,7 @@ import { useServices } from '../services/index.ts'
 import { freePort } from '../services/ports.ts'
 import { processTree, send, waitUntilGone } from '../services/processes.ts'
 import { ask } from './ask.ts'
+import { builtCli } from './built.ts'
 import { heldAtStart } from './held-at-start.ts'
 import { holdCreation } from './held-request.ts'
 import {
@@ -157,6 +159,55 @@ if (isShared) {
       t.equal(linesOf(service, 'a worker has ended; starting another').length, 0)
       t.ok(await waitUntilGone(all, 0))
     })
+
+  t.test('their lines are whole, also if the reader of the log is slow', async (t) => {
+    const [port, opsPort] = [await freePort(), await freePort()]
+    const readNow = join(await aFolder(t), 'read-now')
+    const reader = `
+      const { existsSync, readSync } = require('node:fs')
+      const waiting = setInterval(() => {
+        if (!existsSync(process.argv[1])) return
+        clearInterval(waiting)
+        const page = Buffer.alloc(4096)
+        const never = new Int32Array(new SharedArrayBuffer(4))
+        for (let read; (read = readSync(0, page)) > 0; Atomics.wait(never, 0, 0, 10))
+          process.stdout.write(page.subarray(0, read))
+      }, 50)`
+    // A shell's pipe: Node's own is a socket.
+    const shell = spawn(
+      'sh',
+      [
+        ...['-c', '"$0" "$1" serve --workers 2 | "$0" -e "$2" "$3"'],
+        ...[process.execPath, await builtCli(), reader, readNow],
+      ],
+      {
+        cwd: await aFolder(t),
+        env: {
+          PATH: process.env.PATH,
+          ...externalEnv(services, { PORT: String(port), OPS_PORT: String(opsPort), LOG_LEVEL: 'debug' }),
+        },
+        stdio: ['ignore', 'pipe', 'inherit'],
+      },
+    )
+    t.teardown(async () => send(await processTree(shell.pid!), 'SIGKILL'))
+    let log = ''
+    shell.stdout.setEncoding('utf8').on('data', (text) => {
+      log += text
+    })
+    const isReady = () => ask(`GET http://127.0.0.1:${opsPort + 1}/readyz`).catch(() => null)
+    await until('both listen', async () => (await isReady())?.status === 200, 300_000)
+    // A pipe holds 64 KiB.
+    const count = 1500
+    const verify = () => ask(`GET http://127.0.0.1:${port}/v1/verify`, { token: caller.token })
+    for (let sent = 0; sent < count; sent += 50) await Promise.all(Array.from({ length: 50 }, verify))
+    await writeFile(readNow, '')
+    await until('all lines are read', () => log.split('\n').length > count)
+    const lines = log.split('\n').slice(0, -1)
+    t.strictSame(
+      lines.filter((line) => !/^\{[^{}]*\}$/.test(line)),
+      [],
+    )
+  })
 
   t.test('SIGTERM while the first worker starts is a stop and no fault', async (t) => {
     const { service, letGo } = await heldAtStart(t, { WORKERS: '2' })
