@@ -642,6 +642,17 @@ test('of many keys and audit entries the newest are shown, which it says', async
   t.equal(await found.locator('tbody tr').count(), 40)
 })
 
+test('who revoked a key is shown, however often it was refused since', async (t, browser) => {
+  const page = await browser.open(url)
+  const { id, token } = await aKey()
+  await admin('DELETE', `keys/${id}`)
+  await Promise.all(Array.from({ length: 20 }, () => verify(token)))
+  const found = await find(page, id)
+  await found.getByRole('heading', { name: 'Earlier' }).waitFor()
+  const last = found.getByRole('region', { name: 'Audit entries' }).last()
+  t.match(await last.locator('tbody').innerText(), /^[^\n]*key\.revoked[^\n]*operator:ada[^\n]*$/)
+})
+
 test('all keys of a user are revoked once its id is typed', async (t, browser) => {
   const page = await browser.open(url)
   const { token, user } = await aKey()

@@ -138,11 +138,25 @@ async function keysOf(user, page) {
   )
 }
 
+/** What ends a key, or all keys of a user. */
+const endings = ['key.rotated', 'key.revoked', 'user.keys_revoked', 'user.deleted']
+
 async function trail(filter, id, page) {
-  const { data, has_more } = await request('GET', `/admin/audit?limit=${listMax}&${filter}=${id}`)
+  const read = (limit) => request('GET', `/admin/audit?${filter}=${id}&limit=${limit}`)
+  const { data, has_more } = await read(listMax)
   if (data.length === 0) return el('p', { textContent: 'The audit log has no entry.' })
   const title = has_more ? `The newest ${listMax} audit entries` : 'Audit trail'
-  return el('div', {}, el('h3', { textContent: title }), entries(data, page))
+  // Refusals of a key that is still used soon fill the list: who ended it is shown all the same.
+  const ends = has_more ? await Promise.all(endings.map((event) => read(`1&event=${event}`))) : []
+  const earlier = ends.flatMap((end) => end.data).filter((end) => !data.some((entry) => entry.id === end.id))
+  earlier.sort((a, b) => (a.occurred_at < b.occurred_at ? 1 : -1))
+  return el(
+    'div',
+    {},
+    el('h3', { textContent: title }),
+    entries(data, page),
+    ...(earlier.length > 0 ? [el('h3', { textContent: 'Earlier' }), entries(earlier, page)] : []),
+  )
 }
 
 const entries = (data, { find }) =>
