@@ -3,7 +3,7 @@ import { clockFinding, type Finding, withoutAddress } from '../rules/finding.ts'
 import { Unavailable } from '../stores.ts'
 import { adviceOn, grantsSection, primaryAdvice } from './faults.ts'
 import { keysBySecret } from './hash-secrets.ts'
-import { compareSchema, MigrationChanged } from './migrations.ts'
+import { compareSchema, MigrationChanged, requireSearchPath } from './migrations.ts'
 import { createPool, type Query } from './pool.ts'
 import type { SslSettings } from './ssl.ts'
 import { writableFirst } from './writable-first.ts'
@@ -67,7 +67,7 @@ export async function examinePostgres(options: ExamineOptions): Promise<Finding[
     return [unreachable(error as Error)]
   }
   const checks: [about: string, check: (sql: Query) => Promise<Finding>][] = [
-    ['schema', schema],
+    ['schema', (sql) => schema(sql, url)],
     ['Postgres privileges', privileges],
     ['audit partitions', partitions],
     ['hash secret', (sql) => secrets(sql, options)],
@@ -143,8 +143,9 @@ async function server(sql: Query): Promise<Finding[]> {
   return [state, clockFinding('Postgres clock', now_ms, beforeMs, afterMs)]
 }
 
-async function schema(sql: Query): Promise<Finding> {
+async function schema(sql: Query, url: string): Promise<Finding> {
   const about = 'schema'
+  await requireSearchPath(sql, url)
   const { version, missing, unknown } = await compareSchema(sql)
   if (missing > 0) {
     const advice =

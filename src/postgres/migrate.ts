@@ -9,7 +9,14 @@ import type { Sql } from 'postgres'
 import { postgresAt } from './connect.ts'
 import { timedOut } from './dial.ts'
 import { permissionFault } from './faults.ts'
-import { type Migration, type MigrationFile, missingOf, readMigrations, requireUtf8 } from './migrations.ts'
+import {
+  type Migration,
+  type MigrationFile,
+  missingOf,
+  readMigrations,
+  requireSearchPath,
+  requireUtf8,
+} from './migrations.ts'
 import { ensurePartitions } from './partitions.ts'
 import type { SslSettings } from './ssl.ts'
 
@@ -63,6 +70,7 @@ export async function migrate(
   })
   const inTime = <T>(work: PromiseLike<T>) => within(work, timeoutMs, signal)
   try {
+    await inTime(requireSearchPath(sql, url))
     let missing = await inTime(missingOf(sql, files))
     if (missing.length === files.length) await inTime(requireUtf8(sql))
     const applied: Migration[] = []

@@ -57,6 +57,20 @@ export async function missingOf(sql: Query, files: MigrationFile[]): Promise<Mig
   return files.filter(({ version }) => version > newest)
 }
 
+/**
+ * A pooler may drop the search_path of the URL, as PgBouncer does if it is configured to. Migrating
+ * would make a second, empty Latchkey in another schema, to which every key is unknown.
+ */
+export async function requireSearchPath(sql: Query, url: string) {
+  const asked = new URL(url).searchParams.getAll('search_path').at(-1)
+  if (!asked) return
+  const [row] = await sql`select current_setting('search_path') as path`
+  if (row!.path !== asked)
+    throw new Error(
+      `the Postgres of DATABASE_URL: the search_path is ${row!.path}, because a pooler ignores the one in the URL (${asked}): remove it there, and set it for the role (alter role … set search_path)`,
+    )
+}
+
 /** In another encoding, texts have other lengths, and some cannot be stored. */
 export async function requireUtf8(sql: Query) {
   const [row] = await sql`select current_setting('server_encoding') as encoding`

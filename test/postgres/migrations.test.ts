@@ -26,6 +26,25 @@ async function emptyWith(t: Test, setting: string, value: string) {
   return url
 }
 
+/** The database's URL behind a proxy that changes what is sent to it. */
+async function behind(t: Test, url: string, change: (piece: Buffer) => Buffer | Promise<Buffer>) {
+  const server = createServer((client) => {
+    const { hostname, port } = new URL(url)
+    const upstream = connect(Number(port), hostname)
+    upstream.pipe(client).on('close', () => upstream.destroy())
+    client.on('data', async (piece) => {
+      client.pause()
+      upstream.write(await change(piece))
+      client.resume()
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const { port } = server.address() as AddressInfo
+  return Object.assign(new URL(url), { host: `127.0.0.1:${port}` }).href
+}
+
 /** Creates the partitions of the database's UTC days, 0 being today. */
 const createDays = (sql: Sql, from: number, to: number) => sql`
   select create_day_partitions('audit_refusals', today + ${from}::int, today + ${to}::int)
@@ -87,24 +106,12 @@ t.test('an instance that looks while another one commits the first migration sta
   await migrate(url)
   await sql`alter table schema_version rename to not_yet`
   let questions = 0
-  const server = createServer((client) => {
-    const { hostname, port } = new URL(url)
-    const upstream = connect(Number(port), hostname)
-    upstream.pipe(client).on('close', () => upstream.destroy())
-    client.on('data', async (piece) => {
-      client.pause()
-      // It has seen no migration, and asks for an installation further back.
-      if (piece.includes('current_schemas(') && questions++ === 0)
-        await sql`alter table not_yet rename to schema_version`
-      upstream.write(piece)
-      client.resume()
-    })
+  const late = await behind(t, url, async (piece) => {
+    // It has seen no migration, and asks for an installation further back.
+    if (piece.includes('current_schemas(') && questions++ === 0)
+      await sql`alter table not_yet rename to schema_version`
+    return piece
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
-  const { port } = server.address() as AddressInfo
-  const late = Object.assign(new URL(url), { host: `127.0.0.1:${port}` }).href
   t.strictSame(await migrate(late, { timeoutMs: 30_000 }), [])
   t.equal(questions, 1)
 })
@@ -370,6 +377,23 @@ t.test('a schema that comes before the one of Latchkey gets no second, empty Lat
   t.strictSame(await migrate(`${url}?search_path=public`), [], 'as it advises')
   t.ok((await migrate(`${url}?search_path=${role}`)).length > 0)
   t.strictSame(await migrate(url), [])
+})
+
+t.test('a pooler that drops the search_path of the URL gets no second, empty Latchkey', async (t) => {
+  const { url, sql } = await empty(t)
+  await sql`create schema latchkey`
+  await migrate(`${url}?search_path=latchkey`)
+  const pooler = await behind(t, url, (piece) =>
+    Buffer.from(piece.toString('latin1').replace('search_path\0', 'other.thing\0'), 'latin1'),
+  )
+  await t.rejects(migrate(`${pooler}?search_path=latchkey`), {
+    message: /the search_path is "\$user", public, because a pooler ignores .* \(latchkey\)/,
+  })
+  t.strictSame(await tablesOf(sql), [])
+  const role: string = (await sql`select current_user as role`)[0]!.role
+  const database = new URL(url).pathname.slice(1)
+  await sql`alter role ${sql(role)} in database ${sql(database)} set search_path = latchkey`
+  t.strictSame(await migrate(pooler), [], 'as it advises')
 })
 
 t.test('the search paths that it advises work for every name of a schema', async (t) => {
