@@ -156,9 +156,12 @@ t.test('a migration that needs a table in use waits between tries, so nobody wai
 
     const migrating = migrate(url, { onWait })
     migrating.catch(() => {})
+    let gaveUpAtMs = -Infinity
     for (const attempt of ['the first', 'the second']) {
       await until(`${attempt} try waits`, stands)
+      t.ok(performance.now() - gaveUpAtMs > 500, 'others have had their turn')
       await until(`${attempt} try gives up`, async () => !(await stands()))
+      gaveUpAtMs = performance.now()
     }
     return { migrating }
   })
@@ -168,9 +171,10 @@ t.test('a migration that needs a table in use waits between tries, so nobody wai
 
 t.test('a database with another encoding is refused before anything is in it', async (t) => {
   const { url, sql } = await empty(t)
-  await sql`create database ascii encoding 'SQL_ASCII' lc_collate 'C' lc_ctype 'C' template template0`
-  t.teardown(() => sql`drop database ascii with (force)`)
-  const ascii = Object.assign(new URL(url), { pathname: '/ascii' }).href
+  const name = `${new URL(url).pathname.slice(1)}_ascii`
+  await sql`create database ${sql(name)} encoding 'SQL_ASCII' lc_collate 'C' lc_ctype 'C' template template0`
+  t.teardown(() => sql`drop database ${sql(name)} with (force)`)
+  const ascii = Object.assign(new URL(url), { pathname: `/${name}` }).href
   await t.rejects(migrate(ascii), { message: /the encoding SQL_ASCII; create it with encoding 'UTF8'$/ })
   t.strictSame(await tablesOf(openDatabase(t, ascii)), [])
 })
@@ -341,6 +345,18 @@ t.test('partitions of a migrated database', async (t) => {
     await t.rejects(sql`select ensure_audit_partitions(32)`, { message: /at most 31 days/ })
     await t.rejects(sql`select drop_audit_partitions(0)`, { message: /at least a day/ })
   })
+
+  await t.test(
+    'what runs with the rights of its owner is for nobody else, and sees our schema only',
+    async (t) => {
+      const rows = await sql`
+      select proname, proconfig::text as settings, has_function_privilege('pg_monitor', oid, 'execute') as by_others
+      from pg_proc where prosecdef and pronamespace = current_schema()::regnamespace`
+      t.equal(rows.length, 4)
+      for (const { proname, settings, by_others } of rows)
+        t.strictSame([settings, by_others], ['{"search_path=public, pg_temp"}', false], proname)
+    },
+  )
 })
 
 t.test("another application's tables in a schema behind ours are left alone", async (t) => {
