@@ -67,6 +67,26 @@ t.test('keys that change each other at the same time do not block each other', a
   }
 })
 
+t.test('a change locks its keys in the order of their ids, as every other change does', async (t) => {
+  const user = await makeUser()
+  const acts: ((id: string, by: Actor) => Promise<{ ok: boolean }>)[] = [
+    (id, by) => keys.change(id, user.id, { name: 'x' }, by),
+    (id, by) => keys.revoke(id, user.id, by),
+    (id, by) => keys.rotate(id, user.id, { successor: newKeyOf(user.id).key, graceS: 0 }, by),
+  ]
+  for (const act of acts) {
+    const [first, second] = [newKeyOf(user.id).key, newKeyOf(user.id).key]
+    // In the table they have the other order.
+    for (const key of [second, first]) await keys.create(key, actor())
+    const outcome = await whileUncommitted(
+      (tx) => tx`select from api_keys where id = ${first.id} for update`,
+      () => act(second.id, actor(first.id)),
+      (tx) => tx`select from api_keys where id = ${second.id} for update nowait`,
+    )
+    t.equal(outcome.ok, true)
+  }
+})
+
 t.test('of revocations at the same time one counts', async (t) => {
   const user = await makeUser()
   const { id } = await makeKey(user.id)
@@ -211,7 +231,8 @@ t.test('revoked and expired keys leave room for others', async (t) => {
 t.test('a key that has become unusable creates no other', async (t) => {
   const user = await makeUser()
   const [revoked, expired, ownerless] = [
-    await makeKey(user.id),
+    // Both: the reasons have an order.
+    await makeKey(user.id, { expiresAt: nowS() - 1 }),
     await makeKey(user.id, { expiresAt: nowS() - 1 }),
     await makeKey(user.id),
   ]
@@ -226,16 +247,22 @@ t.test('a key that has become unusable creates no other', async (t) => {
   t.equal(await countOf(user.id), 3)
 })
 
-t.test('a key revoked while it creates another creates nothing', async (t) => {
+t.test('a key revoked or expired while it creates another creates nothing', async (t) => {
   const user = await makeUser()
-  const caller = await makeKey(user.id)
-  const { key } = newKeyOf(user.id)
-  const created = await whileUncommitted(
-    (tx) => tx`update api_keys set revoked_at = now() where id = ${caller.id}`,
-    () => keys.create(key, actor(caller.id)),
-  )
-  t.strictSame(created, { ok: false, reason: 'caller_unusable', denial: 'revoked' })
-  t.equal(await keys.get(key.id, user.id), null)
+  for (const [end, denial] of [
+    ['revoked_at', 'revoked'],
+    ['expires_at', 'expired'],
+  ] as const) {
+    const caller = await makeKey(user.id)
+    const { key } = newKeyOf(user.id)
+    const created = await whileUncommitted(
+      (tx) => tx`select from api_keys where id = ${caller.id} for update`,
+      () => keys.create(key, actor(caller.id)),
+      (tx) => tx`update api_keys set ${sql(end)} = clock_timestamp() where id = ${caller.id}`,
+    )
+    t.strictSame(created, { ok: false, reason: 'caller_unusable', denial })
+    t.equal(await keys.get(key.id, user.id), null)
+  }
 })
 
 t.test('a key revoked while it revokes another, or itself, revokes nothing', async (t) => {

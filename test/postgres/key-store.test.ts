@@ -6,6 +6,7 @@ import { createLastUsed } from '../../src/guard/last-used.ts'
 import type { Pool } from '../../src/postgres/pool.ts'
 import { createUsageStore } from '../../src/postgres/usage.ts'
 import { newId } from '../../src/rules/id.ts'
+import type { MintedKey } from '../../src/rules/new-key.ts'
 import { startPrivatePostgres } from '../services/index.ts'
 import { actor, newKeyOf, nowS, openStores, storesOn } from './open-stores.ts'
 
@@ -179,6 +180,9 @@ t.test('last uses of many keys are written at once, and never moved back', async
   await touch([one.id, atS + 86_400])
   const [ahead] = await lastUses()
   t.ok(ahead! > atS && ahead! <= nowS() + 1, 'a clock that is ahead leaves no use in the future')
+  const [row] = await sql`select ceil(extract(epoch from clock_timestamp()))::float8 as next`
+  await touch([other.id, row!.next])
+  t.equal((await lastUses())[1], row!.next, 'some milliseconds make no difference')
 })
 
 t.test('instances that write the last uses of the same keys do not block each other', async (t) => {
@@ -247,6 +251,28 @@ t.test('a key whose hash changes while it is to be stored under another one keep
     found.map((key) => key.id),
     [id],
   )
+})
+
+t.test('last uses and other hashes are written in the order of the ids, as changes are made', async (t) => {
+  const user = await makeUser()
+  for (const write of [
+    (made: MintedKey[]) => keys.touch(new Map(made.map(({ id }) => [id, nowS()]))),
+    (made: MintedKey[]) =>
+      keys.rehash(
+        made.map(({ id, hash }) => ({ id, from: hash.toString('hex'), to: hash.toString('hex') })),
+        'hs',
+      ),
+  ]) {
+    const [first, second] = [newKeyOf(user.id).key, newKeyOf(user.id).key]
+    // In the table they have the other order.
+    for (const key of [second, first]) await keys.create(key, actor())
+    const written = whileUncommitted(
+      (tx) => tx`select from api_keys where id = ${first.id} for update`,
+      async () => void (await write([second, first])),
+      (tx) => tx`select from api_keys where id = ${second.id} for update nowait`,
+    )
+    await t.resolves(written)
+  }
 })
 
 interface Statement {

@@ -76,12 +76,15 @@ t.test('a revocation of all keys leaves those that expired long ago', async (t) 
     await makeKey(user.id, { expiresAt: nowS() - 1 }),
     await makeKey(user.id, { expiresAt: nowS() - 660 }),
   ]
-  published.length = 0
-  t.equal(await users.revokeKeys(user.id, actor()), 2)
-  t.strictSame(
-    published.map(({ keyId, version }) => [keyId, version]).sort(),
-    [usable.id, expired.id].sort().map((id) => [id, 2]),
-  )
+  // The second time too: the first revocation may not have reached every instance.
+  for (const revoked of [2, 0]) {
+    published.length = 0
+    t.equal(await users.revokeKeys(user.id, actor()), revoked)
+    t.strictSame(
+      published.map(({ keyId, version }) => [keyId, version]).sort(),
+      [usable.id, expired.id].sort().map((id) => [id, 2]),
+    )
+  }
   t.match(await keys.get(longExpired.id, user.id), { revokedAt: null, version: 1 })
 })
 
@@ -120,7 +123,7 @@ t.test('a deletion or a revocation that waits for a creation includes the new ke
   }
 })
 
-t.test('a user is deleted although last uses of its keys are being written', async (t) => {
+t.test('all keys of a user change although their last uses are being written', async (t) => {
   const user = await makeUser()
   const make = (ids: string[], userId: string) => sql`
     insert into api_keys (id, user_id, name, key_hash, hash_secret_id, key_prefix)
@@ -137,14 +140,17 @@ t.test('a user is deleted although last uses of its keys are being written', asy
       where cardinality(pg_blocking_pids(pid)) > 0 and datname = current_database()`
     return row!.n === count
   }
-  let work: Promise<unknown>[] = []
-  await sql.begin(async (tx) => {
-    await tx`select from api_keys where id = ${second} for update`
-    const touching = keys.touch(new Map([third, second, first].map((id) => [id, nowS()])))
-    await until('the uses wait', () => waiting(1))
-    const removing = users.remove(user.id, actor())
-    await until('the removal waits', () => waiting(2))
-    work = [touching, removing].map((one) => one.then(() => 'done', String))
-  })
-  t.strictSame(await Promise.all(work), ['done', 'done'], 'no deadlock')
+  for (const act of [users.remove, users.revokeKeys]) {
+    let work: Promise<unknown>[] = []
+    await sql.begin(async (tx) => {
+      await tx`select from api_keys where id = ${second} for update`
+      const touching = keys.touch(new Map([third, second, first].map((id) => [id, nowS()])))
+      await until('the uses wait', () => waiting(1))
+      const changing = act(user.id, actor())
+      await until('the change waits', () => waiting(2))
+      work = [touching, changing].map((one) => one.then(() => 'done', String))
+    })
+    t.strictSame(await Promise.all(work), ['done', 'done'], 'no deadlock')
+    await sql`update api_keys set last_used_at = null where user_id = ${user.id}`
+  }
 })
