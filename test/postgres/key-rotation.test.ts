@@ -90,7 +90,7 @@ t.test(
 
 t.test('one audit entry links both keys, and is found under either', async (t) => {
   const user = await makeUser()
-  const { id } = await makeKey(user.id)
+  const { id } = await makeKey(user.id, { expiresAt: nowS() + 86_400 })
   const by = actor(id)
   const rotated = await rotate(id, user.id, 600, by)
   if (!rotated.ok) return t.fail(rotated.reason)
