@@ -6,9 +6,9 @@ import { createPool } from '../../src/postgres/pool.ts'
 import { createUsageStore } from '../../src/postgres/usage.ts'
 import { newId } from '../../src/rules/id.ts'
 import { poolBounds } from '../../src/wiring/pools.ts'
-import { openStores } from './open-stores.ts'
+import { actor, newKeyOf, openStores } from './open-stores.ts'
 
-const { makeUser, makeKey, sql, url, whileUncommitted } = await openStores(t)
+const { keys, makeUser, makeKey, sql, url, whileUncommitted } = await openStores(t)
 const pool = createPool({ url, purpose: 'test', max: 2, timeoutMs: 30_000 })
 t.teardown(() => pool.close())
 const usage = createUsageStore({ management: pool, usage: pool, rollups: pool })
@@ -53,6 +53,23 @@ t.test('storing again changes nothing, a higher count replaces a lower one', asy
   await store(1201)
   t.strictSame((await stored()).data, [point(midnight, 1201, 1101)])
   t.strictSame((await read(other.id, 'minute', [midnight, midnight + 1])).data, [point(midnight, 1)])
+})
+
+t.test('counts are stored in the order of the ids, in whatever order they were found', async (t) => {
+  const made = [newKeyOf(user.id).key, newKeyOf(user.id).key]
+  // In the table of keys they have the other order too.
+  for (const key of made.toReversed()) await keys.create(key, actor())
+  const counts = made.map(({ id }) => ({ keyId: id, count: 1 }))
+  await usage.store(midnight, counts)
+  const [first, second] = counts.map(
+    ({ keyId }) => sql`select from key_usage where key_id = ${keyId} for update nowait`,
+  )
+  const stored = whileUncommitted(
+    (tx) => tx`${first!}`,
+    () => usage.store(midnight, counts.toReversed()),
+    (tx) => tx`${second!}`,
+  )
+  await t.resolves(stored, 'two instances do not wait for each other')
 })
 
 t.test('what is no key of ours is left out, and a count beyond any count is cut', async (t) => {
@@ -246,6 +263,8 @@ t.test(
       ).map(({ minute }) => minute)
     for (const _ of days) await usage.rollUp(at(midnight + 4))
     t.equal((await drop(460)).length, 1)
+    // By a clock that was ahead.
+    await sql`insert into key_usage_days values (to_timestamp(${at(midnight)}), 1, 0, ${key.id})`
     t.strictSame(await drop(460), [])
     t.strictSame(await starts('key_usage_hours'), days, 'hours stay until their day is rolled up')
     while (await usage.rollUp(at(midnight + 4))) {}
@@ -324,7 +343,7 @@ t.test('an hour that is not over is not rolled up, however far ahead the countin
 
 t.test('what a clock that was ahead has rolled up is rolled up again, and hides no other hour', async (t) => {
   await sql`truncate key_usage, key_usage_hours, key_usage_days`
-  const key = await makeKey(user.id)
+  const [key, other] = [await makeKey(user.id), await makeKey(user.id)]
   const hour = (n: number) => yesterday + n * 60
   const used = (minute: number, count: number) => usage.store(minute, [{ keyId: key.id, count }])
   const rollUpAt = async (minute: number) => {
@@ -349,15 +368,20 @@ t.test('what a clock that was ahead has rolled up is rolled up again, and hides 
     [hour(5), 15],
   ]
   t.strictSame(await hours(), whole)
-  await rollUpAt(hour(6) + 3)
+  await rollUpAt(hour(6) + 2.5)
   t.strictSame(await hours(), whole, 'clocks may differ by some seconds')
   await rollUpAt(midnight + 4)
+  await used(hour(7), 3)
   await rollUpAt(hour(7))
   await rollUpAt(midnight + 4)
   t.strictSame((await read(key.id, 'day', [yesterday, midnight], { now: midnight + 4 })).data, [
-    point(yesterday, 22),
+    point(yesterday, 25),
   ])
+  const [day] = await sql`select requests::int from key_usage_days`
+  t.equal(day!.requests, 25, 'the day too')
+  whole.push([hour(7), 3])
   await sql`truncate key_usage`
+  await usage.store(hour(5), [{ keyId: other.id, count: 1 }])
   await rollUpAt(hour(1))
   t.strictSame(await hours(), whole, 'what cannot be made again stays')
 })
