@@ -397,14 +397,15 @@ t.test('reports that wait for Postgres are those of the last day', async (t) => 
 t.test('minutes that are past before anything can be stored are named once', async (t) => {
   let minute = 1000
   let isDown = false
+  let claim: 'claimed' | 'taken' = 'claimed'
   const claimed: number[] = []
   const collector = collectorOn(() => minute * 60_000 + 3000, {
     async report() {
       if (isDown) throw new Unavailable('down')
     },
     async claim(one) {
-      claimed.push(one)
-      return 'claimed'
+      if (claim === 'claimed') claimed.push(one)
+      return claim
     },
   })
   await collector.tick()
@@ -414,7 +415,9 @@ t.test('minutes that are past before anything can be stored are named once', asy
   t.strictSame([collector.skipped, claimed], [[], [999, 1000, 1001]], 'as long as counters live')
   for (isDown = true; minute < 1007; await collector.tick()) minute++
   isDown = false
+  claim = 'taken'
   await collector.tick()
+  claim = 'claimed'
   await collector.tick()
   t.strictSame([collector.skipped, claimed], [[[1002, 1004]], [999, 1000, 1001, 1005, 1006]])
 })
@@ -612,6 +615,26 @@ t.test('a stop as a minute turns reports and stores both', async (t) => {
   ])
 })
 
+t.test('a report that is under way when it stops is made once', async (t) => {
+  let goOn = () => {}
+  const heldUp = new Promise<void>((resolve) => {
+    goOn = resolve
+  })
+  let unreported = 0
+  const report: UsageStore['report'] = async (_minute, more) => {
+    unreported += more.unreported ?? 0
+    await heldUp
+  }
+  const collector = collectorOn(() => 1000 * 60_000 + 3000, { report })
+  void collector.tick()
+  await until('it reports', () => unreported === 1)
+  const closed = collector.close()
+  await nextTurn()
+  goOn()
+  await closed
+  t.equal(unreported, 0, 'begun once, and ended once')
+})
+
 t.test('a stop stores no minute again that is stored for good', async (t) => {
   const finished: unknown[] = []
   const finish: UsageStore['finish'] = async (minute, { done }) => {
@@ -674,9 +697,8 @@ t.test('it looks every two seconds and when a minute begins, until it is closed'
   await start()
   await clock.tickAsync(6999)
   await close()
-  const seen = [...new Set(looks)]
   await clock.tickAsync(10_000)
-  t.strictSame(seen, [0, 2000, 4000, 5000, 6999], 'and once at its end')
+  t.strictSame([...new Set(looks)], [0, 2000, 4000, 5000, 6999], 'and once at its end')
 })
 
 t.test('minutes begin and end on time while one is stored and hours are rolled up', async (t) => {
