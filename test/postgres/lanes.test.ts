@@ -56,6 +56,11 @@ t.test('a lane without work is forgotten, and has lost its turn', async (t) => {
   enter('a2', 'a')
   await leave('x')
   t.strictSame(started.slice(3), ['b1'])
+  enter('c1', 'c')!.giveUp()
+  enter('d1', 'd')
+  enter('c2', 'c')
+  for (const lane of ['y', 'b']) await leave(lane)
+  t.strictSame(started.slice(4), ['a2', 'd1'], 'its work may also have given up')
 })
 
 t.test('work without a lane may use every place', async (t) => {
