@@ -97,3 +97,11 @@ t.test('nothing, or more than there could be, is refused', async (t) => {
     t.match(stderr, 'lookup needs 1 to 8192 characters')
   }
 })
+
+// Last: the others need the user.
+t.test('a deleted user is found, with the time of the deletion', async (t) => {
+  const { deleted_at } = await answerOf('users', 'delete', user.id)
+  const { stdout } = await run('lookup', user.id)
+  t.match(stdout, /^state +deleted$/m)
+  t.match(stdout, `user deleted  ${new Date(deleted_at * 1000).toISOString().replace('.000', '')}`)
+})

@@ -83,6 +83,15 @@ t.test('a file that cannot be read is a fault, and the others are scanned', asyn
   ])
 })
 
+t.test('people see what was revoked, and how many tokens are unknown', async (t) => {
+  const file = join(await aFolder(t), 'leaky.log')
+  const { id, key_prefix, plain_key } = await keyOf()
+  await writeFile(file, `${plain_key} ${strange}`)
+  const { code, stdout } = await run('keys', 'scan', '--revoke', file)
+  t.equal(code, 0)
+  t.match(stdout, `${id}  ${key_prefix}  revoked now  ${user.id}\n1 tokens of the same shape`)
+})
+
 t.test('a slow reader gets the whole of a long answer, even of a command that fails', async (t) => {
   const folder = await aFolder(t)
   const [leaky, clean] = [join(folder, 'leaky'), join(folder, 'clean')]
