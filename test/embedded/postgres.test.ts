@@ -44,6 +44,8 @@ t.teardown(() => clearInterval(running))
 const lockOf = (dataDir: string) => join(dataDir, 'postgres.lock')
 
 t.test('the first start sets up a Postgres of its own', async (t) => {
+  process.env.HASH_SECRET = 'it may run as another user'
+  t.teardown(() => delete process.env.HASH_SECRET)
   const dataDir = join(parentDir(t), 'data')
   const { url, progress } = await open(t, dataDir)
 
@@ -51,6 +53,8 @@ t.test('the first start sets up a Postgres of its own', async (t) => {
   t.match(progress, [/^Setting up a Postgres in .*data\/postgres$/, /ready in \d+\.\d s$/])
   t.equal(modeOf(dataDir), 0o700)
   t.equal(modeOf(join(dataDir, 'postgres-password')), 0o600)
+  if (process.platform === 'linux')
+    t.notMatch(readFileSync(`/proc/${postmasterOf(dataDir)}/environ`, 'utf8'), 'HASH_SECRET')
   const files = ['postgres', 'postgres-password', 'postgres.lock', 'postgres.log']
   t.strictSame(readdirSync(dataDir).sort(), files)
 
