@@ -85,6 +85,8 @@ if (isShared) {
     t.ok(Date.now() - Date.parse(String(line.time)) >= 1000, 'after a pause: it might die at its start')
     await until('another listens', () => linesOf(service, 'listening').length === 3)
     t.equal((await processTree(service.pid)).length, 3)
+    service.kill('SIGTERM')
+    t.match(await service.ended, { code: 0 }, 'a stop waits for those that run')
   })
 
   t.test('one that cannot be replaced at once is tried again, on its own port for operators', async (t) => {
