@@ -13,6 +13,7 @@ import { createLog, type Log } from '../process/log.ts'
 import { openService, type Service } from '../process/service.ts'
 import { setV8Options } from '../process/v8-options.ts'
 import { newId } from '../rules/id.ts'
+import { Unavailable } from '../stores.ts'
 import { version } from '../version.ts'
 import type { Stores } from '../wiring/stores.ts'
 import { actor, print } from './command.ts'
@@ -23,6 +24,8 @@ import { announceListening, startWorkers, workerCount } from './workers.ts'
 
 /** A signal to all processes of a terminal reaches this one within this time. */
 const signalDelayMs = 50
+/** Each takes a second where Postgres is slow. */
+const firstKeyTries = 20
 
 export async function serve(config: Config): Promise<undefined> {
   keepTicksFast()
@@ -145,20 +148,21 @@ async function announce({ config, service: { app, stores }, ops, log, say }: Ann
  * something to call with.
  */
 async function createFirstKey(config: Config, { users, keys, mintKey }: Stores, port: number) {
-  if ((await users.list({ limit: 1 }))!.length > 0) return
-  const id = newId('usr_')
-  await users.create({ id, name: 'first user' }, actor())
-  const wanted = {
-    userId: id,
-    name: 'first key',
-    rateLimitRpm: config.defaultRateLimitRpm,
-    expiresAt: null,
-  }
-  const { token, key } = mintKey(wanted)
-  await keys.create(key, actor())
+  if ((await patiently(() => users.list({ limit: 1 })))!.length > 0) return
+  const userId = await patiently(async () => {
+    const id = newId('usr_')
+    await users.create({ id, name: 'first user' }, actor())
+    return id
+  })
+  const { token, key } = await patiently(async () => {
+    const rateLimitRpm = config.defaultRateLimitRpm
+    const minted = mintKey({ userId, name: 'first key', rateLimitRpm, expiresAt: null })
+    await keys.create(minted.key, actor())
+    return minted
+  })
   const lines = [
     '',
-    `Your first API key, shown only this once (it belongs to ${id}):`,
+    `Your first API key, shown only this once (it belongs to ${userId}):`,
     '',
     `  ${token}`,
     '',
@@ -168,4 +172,15 @@ async function createFirstKey(config: Config, { users, keys, mintKey }: Stores, 
     '',
   ]
   print({ json: null, lines, newKeyId: key.id }, {})
+}
+
+/** On a machine where `initdb` took half a minute, a first statement may exceed its time limit. */
+async function patiently<T>(work: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await work()
+    } catch (error) {
+      if (!(error instanceof Unavailable) || tries === firstKeyTries) throw error
+    }
+  }
 }

@@ -3,10 +3,12 @@ import { execFile } from 'node:child_process'
 import { readFile, stat, unlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
+import postgres from 'postgres'
 import t from 'tap'
 import { commandLine, processTree, send, waitUntilGone } from '../services/processes.ts'
 import { ask } from './ask.ts'
 import { embeddedEnv, postmasterOf } from './embedded.ts'
+import { lockWaitOf } from './held-at-start.ts'
 import { type Env, runLatchkey, serveLatchkey, spawnLatchkey } from './latchkey.ts'
 import { until } from './until.ts'
 
@@ -132,6 +134,31 @@ t.test('a second signal ends the service at once, and its Postgres by itself', a
   impatient.kill('SIGTERM')
   t.equal((await impatient.ended).code, 1)
   t.ok(await waitUntilGone([postmaster!], 30_000), 'nobody has to end it')
+})
+
+t.test('a Postgres that is slow at first delays the first key', async (t) => {
+  const former = await serveLatchkey(t, env)
+  former.kill('SIGKILL')
+  await former.ended
+  const [, , , port] = (await readFile(join(env.DATA_DIR, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')
+  const password = await readFile(join(env.DATA_DIR, 'postgres-password'), 'utf8')
+  const sql = postgres(`postgres://latchkey:${password.trim()}@127.0.0.1:${port}/latchkey`, { max: 2 })
+  t.teardown(() => sql.end({ timeout: 1 }))
+  await sql`truncate users cascade`
+  const service = await sql.begin(async (held) => {
+    await held`lock table users in share row exclusive mode`
+    const service = await serveLatchkey(t, env)
+    await lockWaitOf(sql, '%insert into users%')
+    await until('it has given up once', async () => {
+      const waiting = await sql`select from pg_locks where not granted and relation = 'users'::regclass`
+      return waiting.length === 0
+    })
+    return service
+  })
+  const token = (await until('the key is shown', () => /lk_\w+/.exec(service.stdout)))[0]
+  t.equal((await ask(`GET ${service.url}/v1/verify`, { token })).status, 200)
+  service.kill('SIGTERM')
+  t.equal((await service.ended).code, 0)
 })
 
 t.test('a Postgres that has ended by itself is in the log', async (t) => {
