@@ -146,22 +146,26 @@ t.test('a migration that needs a table in use waits between tries, so nobody wai
   const { migrating } = await sql.begin(async (tx) => {
     await tx`lock table schema_version in share mode`
     const [me] = await tx`select pg_backend_pid() as pid`
-    const stands = async () =>
-      (await sql`select from pg_stat_activity where ${me!.pid} = any (pg_blocking_pids(pid))`).length > 0
+    const standsSince = async (): Promise<number | undefined> => {
+      const [waiting] = await sql`
+        select extract(epoch from query_start)::float8 as s from pg_stat_activity
+        where ${me!.pid} = any (pg_blocking_pids(pid))`
+      return waiting?.s
+    }
     const stopped = migrate(url, { signal: stop.signal })
     stopped.catch(() => {})
-    await until('it waits for the table', stands)
+    await until('it waits for the table', standsSince)
     stop.abort(new Error('stopped'))
     await t.rejects(stopped, { message: 'stopped' })
 
     const migrating = migrate(url, { onWait })
     migrating.catch(() => {})
-    let gaveUpAtMs = -Infinity
+    let lastS = 0
     for (const attempt of ['the first', 'the second']) {
-      await until(`${attempt} try waits`, stands)
-      t.ok(performance.now() - gaveUpAtMs > 500, 'others have had their turn')
-      await until(`${attempt} try gives up`, async () => !(await stands()))
-      gaveUpAtMs = performance.now()
+      const sinceS = await until(`${attempt} try waits`, standsSince)
+      t.ok(sinceS - lastS > 2, 'others have had their turn')
+      await until(`${attempt} try gives up`, async () => (await standsSince()) === undefined)
+      lastS = sinceS
     }
     return { migrating }
   })

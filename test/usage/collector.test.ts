@@ -686,7 +686,10 @@ t.test('a start does not wait until the last minute is stored, but a stop does',
 })
 
 t.test('it looks every two seconds and when a minute begins, until it is closed', async (t) => {
-  const clock = FakeTimers.install({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+  const clock = FakeTimers.install({
+    shouldClearNativeTimers: true,
+    toFake: ['setTimeout', 'clearTimeout', 'performance'],
+  })
   t.teardown(() => clock.uninstall())
   const looks: number[] = []
   const { start, close } = collectorOn(
@@ -719,7 +722,7 @@ t.test('minutes begin and end on time while one is stored and hours are rolled u
 })
 
 t.test('a stop waits no longer than 5 s for servers that do not answer', async (t) => {
-  const clock = FakeTimers.install({ toFake: ['setTimeout', 'clearTimeout'] })
+  const clock = FakeTimers.install({ shouldClearNativeTimers: true, toFake: ['setTimeout', 'clearTimeout'] })
   // `node:timers/promises` too.
   syncBuiltinESMExports()
   t.teardown(() => {
