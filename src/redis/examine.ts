@@ -101,12 +101,15 @@ const refusals: [RegExp, string][] = [
   [/cluster support disabled/, 'Put one URL into REDIS_URL: several name the nodes of a Redis Cluster.'],
 ]
 
-/** Finds out why servers just hang up, by asking one of them. Other outages explain themselves. */
+/**
+ * Finds out why servers just hang up, by asking one of them. With TLS, a fault may also be what is left
+ * of another one, which the client had no time to read. Other outages explain themselves.
+ */
 async function explained(outages: readonly Outage[], { nodes, tls }: RedisServers) {
-  const others = outages.filter(({ cause }) => cause !== 'disconnected')
+  const others = outages.filter(({ cause }) => cause !== 'disconnected' && !(tls && cause === 'tls'))
   if (others.length === outages.length) return outages
-  const reason = await refusalOf(nodes[0]!, tls)
-  if (reason !== null) return [{ cause: 'disconnected' as const, reason }, ...others]
+  const refusal = await refusalOf(nodes[0]!, tls)
+  if (refusal !== null) return [refusal, ...others]
   if (tls || !(await speaksTls(nodes[0]!))) return outages
   return [{ cause: 'tls' as const, reason: 'the server speaks TLS' }, ...others]
 }
@@ -118,23 +121,27 @@ async function explained(outages: readonly Outage[], { nodes, tls }: RedisServer
 async function refusalOf(
   { host, port }: RedisServers['nodes'][number],
   tls: boolean,
-): Promise<string | null> {
+): Promise<Outage | null> {
   const socket = tls ? tlsConnect({ host, port, rejectUnauthorized: false }) : connect({ host, port })
-  const [said] = (await first(socket, 'data')) ?? []
-  return /^-(.*?)(?:\. |\r\n)/.exec(String(said))?.[1] ?? null
+  const { event, error } = await first(socket, 'data')
+  const alert = error && outageOf(error)
+  if (alert?.cause === 'certificate') return alert
+  const reason = /^-(.*?)(?:\. |\r\n)/.exec(String(event?.[0]))?.[1]
+  return reason === undefined ? null : { cause: 'disconnected', reason }
 }
 
 /** A server that expects TLS hangs up on a plaintext client without a word. */
 async function speaksTls({ host, port }: RedisServers['nodes'][number]): Promise<boolean> {
-  return (await first(tlsConnect({ host, port, rejectUnauthorized: false }), 'secureConnect')) !== null
+  const { event } = await first(tlsConnect({ host, port, rejectUnauthorized: false }), 'secureConnect')
+  return event !== undefined
 }
 
-/** What comes with the first such event; null if there is none in time. Ends the connection. */
-async function first(socket: Socket, event: string): Promise<unknown[] | null> {
+/** What comes with the first such event, or why there is none in time. Ends the connection. */
+async function first(socket: Socket, name: string): Promise<{ event?: unknown[]; error?: Error }> {
   try {
-    return await once(socket, event, { signal: AbortSignal.timeout(answerTimeoutMs) })
-  } catch {
-    return null
+    return { event: await once(socket, name, { signal: AbortSignal.timeout(answerTimeoutMs) }) }
+  } catch (error) {
+    return { error: error as Error }
   } finally {
     socket.destroy()
   }
