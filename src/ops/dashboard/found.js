@@ -142,12 +142,12 @@ async function keysOf(user, page) {
 const endings = ['key.rotated', 'key.revoked', 'user.keys_revoked', 'user.deleted']
 
 async function trail(filter, id, page) {
-  const read = (limit) => request('GET', `/admin/audit?${filter}=${id}&limit=${limit}`)
-  const { data, has_more } = await read(listMax)
+  const read = (query) => request('GET', `/admin/audit?${filter}=${id}&${query}`)
+  const { data, has_more } = await read(`limit=${listMax}`)
   if (data.length === 0) return el('p', { textContent: 'The audit log has no entry.' })
   const title = has_more ? `The newest ${listMax} audit entries` : 'Audit trail'
   // Refusals of a key that is still used soon fill the list: who ended it is shown all the same.
-  const ends = has_more ? await Promise.all(endings.map((event) => read(`1&event=${event}`))) : []
+  const ends = has_more ? await Promise.all(endings.map((event) => read(`limit=1&event=${event}`))) : []
   const earlier = ends.flatMap((end) => end.data).filter((end) => !data.some((entry) => entry.id === end.id))
   earlier.sort((a, b) => (a.occurred_at < b.occurred_at ? 1 : -1))
   return el(
