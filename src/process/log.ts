@@ -30,10 +30,12 @@ export async function createLog(level: string): Promise<Log> {
     return pino(options, pretty({ colorize: true, sync: true, ignore: 'pid,hostname' }))
   }
   // Written when the event loop is free: a slow reader of our log must not slow down requests.
-  const buffering = { fd: 1, sync: false, maxLength: bufferMax }
-  const destination = pino.destination(
-    cluster.isWorker ? { ...buffering, maxWrite: atomicWriteMax } : buffering,
-  )
+  const destination = pino.destination({
+    fd: 1,
+    sync: false,
+    maxLength: bufferMax,
+    ...(cluster.isWorker && { maxWrite: atomicWriteMax }),
+  })
   surviveWriteErrors(destination)
   return pino(options, destination)
 }
