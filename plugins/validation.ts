@@ -98,7 +98,7 @@ function reason({ keyword, params, message, data }: Finding, inQuery: boolean): 
       return 'has a format that is not allowed'
     case 'minLength':
     case 'maxLength':
-      return `must have ${keyword === 'minLength' ? 'at least' : 'at most'} ${params.limit} characters`
+      return `must have ${keyword === 'minLength' ? 'at least' : 'at most'} ${params.limit} character${params.limit === 1 ? '' : 's'}`
     default:
       return message ?? 'is not allowed'
   }

@@ -46,7 +46,10 @@ export function isServersFault(error: unknown): boolean {
 /** What happened, and what to do about it where that is in the settings. */
 export function describe(error: unknown): string {
   const advice = adviceOn(error)
-  const message = (error instanceof Error && error.message) || String((error as { code?: string }).code)
+  const { code, message: given } = error as { code?: string; message?: string }
+  // postgres.js adds a host that it does not know: the socket is ours.
+  const isLate = given?.startsWith('write CONNECT_TIMEOUT')
+  const message = isLate ? 'no answer in time' : given || String(code)
   return advice === null ? message : `${message}; ${advice}`
 }
 

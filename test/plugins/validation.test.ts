@@ -13,6 +13,7 @@ const body = {
     name: { type: 'string', minLength: 2, maxLength: 3, pattern: '^a', suggestion: 'Send a name.' },
     size: { type: ['integer', 'null'], default: 7 },
     state: { enum: ['on', 'off'] },
+    note: { type: 'string', minLength: 1 },
     expires_at: date,
     starts_at: date,
     inner: {
@@ -74,6 +75,7 @@ t.test('each fault is named by its path', async (t) => {
   for (const [sent, param, message] of [
     [{ size: 1.5 }, 'size', '`size` must be of type integer or null.'],
     [{ state: 'in' }, 'state', '`state` must be one of on, off.'],
+    [{ note: '' }, 'note', '`note` must have at least 1 character.'],
     [{ inner: { other: [true, 1] } }, 'inner.other.1', '`inner.other.1` must be of type boolean.'],
     [{ inner: { other: 1 } }, 'inner.other', '`inner.other` must be of type array.'],
   ] as const) {
@@ -83,7 +85,7 @@ t.test('each fault is named by its path', async (t) => {
 })
 
 t.test('an unknown member is shown with those that are known, up to 100 characters of it', async (t) => {
-  const known = ['name', 'size', 'state', 'expires_at', 'starts_at', 'inner'].map((name) => `\`${name}\``)
+  const known = ['name', 'size', 'state', 'note', 'expires_at', 'starts_at', 'inner'].map((name) => `\`${name}\``)
   const x = 'x'.repeat(100)
   t.strictSame(await faultOf(post({ name: 'ab', [`${x}x`]: 1 })), [
     'unknown_parameter',

@@ -374,6 +374,12 @@ for (const [habit, why] of oddPorts) {
   })
 }
 
+t.test('a server that never completes the connection is reported in words', async (t) => {
+  const port = await startOddPort(t, 'accepts and says nothing')
+  const [error] = await outcomes([ask(open(t, { url: port.url, timeoutMs: 10_000 }))])
+  t.equal((error as Error).message, 'Postgres (test): no answer in time')
+})
+
 t.test('a connection has no time limit of our own', async (t) => {
   const pool = open(t, { url: `${server.url}?max_lifetime=0.1`, max: 1, timeoutMs: 10_000 })
   const backend = () => pool.run(async (sql) => (await sql`select pg_backend_pid() as pid`)[0]!.pid)
