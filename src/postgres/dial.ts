@@ -4,6 +4,7 @@
  */
 import { connect, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
+import { opensslReason } from '../rules/openssl.ts'
 import type { Address, Host } from './address.ts'
 import type { Ssl } from './ssl.ts'
 
@@ -78,7 +79,7 @@ function tlsFault(error: Error & { code?: string }): Error {
     return unusable("the server's certificate is for another host than the one in DATABASE_URL")
   // Network errors (ECONNRESET) may be temporary.
   if (error instanceof NoConnection || (/^E[A-Z]+$/.test(code) && code !== 'EPROTO')) return error
-  return unusable(`TLS: ${message.trim()}`)
+  return unusable(`TLS: ${opensslReason(message) ?? message.trim()}`)
 }
 
 /** Resolves to the argument of the next such event. Rejects if the socket fails or closes first. */

@@ -1,4 +1,5 @@
 /** Why a server is not counting: the kind of error, and its message without credentials. */
+import { opensslReason } from '../rules/openssl.ts'
 import { type Outage, Unavailable } from '../stores.ts'
 
 type Cause = Outage['cause']
@@ -48,6 +49,8 @@ function causeOf(error: Error): Cause {
 
 export function outageOf(error: Error): Outage {
   const { code } = error as { code?: unknown }
+  const refusal = opensslReason(error.message)
+  if (refusal !== undefined) return { cause: causeOf(error), reason: `TLS: ${refusal}` }
   // A server that does not know AUTH repeats the password in its error: "unknown command 'AUTH',
   // with args beginning with: …"
   const reason = error.message

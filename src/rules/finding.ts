@@ -28,6 +28,6 @@ export function clockFinding(about: string, serverMs: number, beforeMs: number, 
  * in quotes does not count: the server sent it as a name.
  */
 export const withoutAddress = (message: string): string => {
-  const code = /(?<!\S)(E[A-Z_]{4,}|CONNECT_TIMEOUT)\b/.exec(message)?.[1]
+  const code = /(?<!\S)(E[A-Z_]{4,})\b/.exec(message)?.[1]
   return code === undefined ? message : `cannot be reached (${code})`
 }

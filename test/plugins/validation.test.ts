@@ -85,7 +85,9 @@ t.test('each fault is named by its path', async (t) => {
 })
 
 t.test('an unknown member is shown with those that are known, up to 100 characters of it', async (t) => {
-  const known = ['name', 'size', 'state', 'note', 'expires_at', 'starts_at', 'inner'].map((name) => `\`${name}\``)
+  const known = ['name', 'size', 'state', 'note', 'expires_at', 'starts_at', 'inner'].map(
+    (name) => `\`${name}\``,
+  )
   const x = 'x'.repeat(100)
   t.strictSame(await faultOf(post({ name: 'ab', [`${x}x`]: 1 })), [
     'unknown_parameter',

@@ -214,3 +214,19 @@ t.test('plain text behind the answer that there is TLS is refused', async (t) =>
   const dialled = dial(to.hosts[0]!, to, 5000, new AbortController().signal)
   await t.rejects(dialled, { message: 'what answers there is not Postgres', isFinal: true })
 })
+
+t.test('a TLS fault is in words', async (t) => {
+  const halfTls = createServer((socket) => {
+    socket.once('data', () => {
+      socket.once('data', () => socket.end('HTTP/1.1 400 Bad Request'))
+      socket.write('S')
+    })
+  })
+  halfTls.listen(0, address)
+  await once(halfTls, 'listening')
+  t.teardown(() => halfTls.close())
+  const { port } = halfTls.address() as AddressInfo
+  const to = readAddress(`postgres://${address}:${port}/x?sslmode=require`, {})
+  const dialled = dial(to.hosts[0]!, to, 5000, new AbortController().signal)
+  await t.rejects(dialled, { message: 'TLS: wrong version number', isFinal: true })
+})

@@ -148,7 +148,7 @@ t.test('Postgres', async (t) => {
   })
 
   await server.freeze()
-  t.match(await faultsOf(t, env), [/^Postgres: (cannot be reached .CONNECT_TIMEOUT|no answer in 5000 ms)/])
+  t.match(await faultsOf(t, env), [/^Postgres: no answer in (time|5000 ms)/])
   await server.kill()
   t.strictSame(await faultsOf(t, asService), ['Postgres: cannot be reached (ECONNREFUSED)'])
 })

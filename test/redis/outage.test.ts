@@ -87,6 +87,12 @@ t.test('the reason for a TLS alert in place of a reply does not ask to report it
   t.equal(outageOf(new Error(alert)).reason, 'the server speaks TLS')
 })
 
+t.test('the reason for a TLS fault is in words', async (t) => {
+  const line = '80CC:error:0A00010B:SSL routines:ssl3_get_record:wrong version number:../deps/s.c:350:\n'
+  const { cause, reason } = outageOf(withCode('ERR_SSL_WRONG_VERSION_NUMBER', line))
+  t.strictSame([cause, reason], ['tls', 'TLS: wrong version number'])
+})
+
 t.test('only a reply of a server is an answer', async (t) => {
   t.equal(isAnswer(new ReplyError('ERR x')), true)
   t.equal(isAnswer(withCode('ECONNRESET')), false)
