@@ -711,6 +711,17 @@ test('with a token there is a login, and nothing else before it', async (t, brow
   t.strictSame(page.problems, [])
 })
 
+test('a browser that stores no session is told so, and the form stays', async (t, browser) => {
+  const ops = await startOps(t, instance)
+  const page = await browser.open(ops.url)
+  // As if the cookie had been dropped.
+  await page.route('**/login', (route) => route.fulfill({ status: 204 }))
+  await page.getByLabel('Operator token').fill(ada)
+  await page.keyboard.press('Enter')
+  await shown(page, /did not store the session/)
+  t.strictSame(page.problems, [])
+})
+
 test('with Redis or Postgres down it says so, and shows what this instance knows', async (t, browser) => {
   const redis = await startPrivateRedis(t)
   if (redis === null) return

@@ -5,6 +5,8 @@ import { pageNow } from './session.js'
 const form = document.querySelector('form')
 const token = document.querySelector('#token')
 const fault = document.querySelector('#fault')
+const notStored =
+  'The token is right, but this browser did not store the session. Allow cookies for this address. If this host name also has a session over https, log out there first.'
 
 token.focus()
 form.addEventListener('submit', async (event) => {
@@ -12,7 +14,9 @@ form.addEventListener('submit', async (event) => {
   fault.textContent = ''
   try {
     await request('POST', '/login', { token: token.value.trim() })
-    location.replace('/')
+    // A browser drops the cookie if it stores none, or has one from https that http must not replace.
+    if ((await pageNow()) === 'login') fault.textContent = notStored
+    else location.replace('/')
   } catch (error) {
     fault.textContent = textOf(error)
     token.select()
