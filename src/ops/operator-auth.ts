@@ -158,7 +158,8 @@ export const tooManyRefusals = (waitS: number, credential = 'token') =>
 /** What to send where something else is needed than a token of OPS_TOKEN in a header. */
 const suggestions: Record<string, string> = {
   metrics: 'Send `Authorization: Bearer …` with the METRICS_TOKEN of this service.',
-  login: 'Send one of the tokens in OPS_TOKEN, without its name, from the page of this listener.',
+  login:
+    'Send one of the tokens in OPS_TOKEN, without its name, from the page of this listener. A proxy in front must pass on the Host header, with its port.',
 }
 
 const unauthorized = (credential = 'operator') =>

@@ -177,7 +177,9 @@ t.test('with a session, a request that changes something must come from our own 
     const forged = await ask('POST', '/admin/users', { ...session, ...headers }, { name: 'x' })
     expectError(t, forged, 'operator_unauthorized')
     t.match([...(await entriesOf(forged))], [{ reason: 'foreign_origin' }])
-    expectError(t, await logIn(ada, headers), 'operator_unauthorized', 'token')
+    const refused = await logIn(ada, headers)
+    expectError(t, refused, 'operator_unauthorized', 'token')
+    t.match(refused.body.error.suggestion, /A proxy in front must pass on the Host header/)
   }
   const withoutOrigin = async (method: string, body = '') => {
     const head = `${method} /admin/users HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nConnection: close\r\nCookie: ${session.cookie}`
