@@ -56,7 +56,7 @@ const staleAfterMs = 1000
 const newForMs = 1000
 const newProbeEveryMs = 20
 
-/** Causes that do not go away by themselves: each is reported. */
+/** Each is reported: these do not go away by themselves, and of `other` only its reason says more. */
 const lasting: Outage['cause'][] = [
   'wrong_password',
   'no_permission',
@@ -64,6 +64,7 @@ const lasting: Outage['cause'][] = [
   'tls',
   'unknown_host',
   'cluster_down',
+  'other',
 ]
 
 export function createServerState(options: ServerStateOptions): ServerState {

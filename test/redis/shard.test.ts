@@ -333,16 +333,23 @@ t.test('a new shard whose server is not connected for a second counts locally, a
   t.equal(seen.calls.length, 0)
 })
 
-t.test('an outage reports each lasting cause once', async (t) => {
+t.test('an outage reports once each cause that lasts or has no name', async (t) => {
   const { seen, shard } = open(t)
   seen.fault = withCode('EHOSTUNREACH')
   shard.goLocal(new Error('not connected'))
-  for (const code of ['ECONNREFUSED', 'ENOTFOUND', 'ECONNREFUSED', 'ENOTFOUND', 'CERT_HAS_EXPIRED']) {
+  for (const code of [
+    'ECONNREFUSED',
+    'ENOTFOUND',
+    'ECONNREFUSED',
+    'ENOTFOUND',
+    'CERT_HAS_EXPIRED',
+    'EMFILE',
+  ]) {
     seen.fault = withCode(code)
     const { cause } = shard.server.outage!
     await until('the cause is seen', () => shard.server.outage!.cause !== cause)
   }
-  t.strictSame(seen.outages, ['unreachable', 'unknown_host', 'certificate'])
+  t.strictSame(seen.outages, ['unreachable', 'unknown_host', 'certificate', 'other'])
 })
 
 t.test('while counting is local, a hit on a new key without room is shed', async (t) => {
