@@ -98,6 +98,10 @@ const refusals: [RegExp, string][] = [
   [/^DENIED/, 'Give Redis a password, with `requirepass` or an ACL user, and add it to REDIS_URL.'],
   [/does not answer$/, 'Check that REDIS_URL names a Redis, and whether it is suspended or busy.'],
   [/max number of clients/, 'See `redis-cli client list` for who is connected, or raise `maxclients`.'],
+  [
+    /unknown command '(eval|cluster)'/i,
+    'If that is a Sentinel, see "Redis with Sentinel" in docs/operations.md.',
+  ],
   [/cluster support disabled/, 'Put one URL into REDIS_URL: several name the nodes of a Redis Cluster.'],
 ]
 

@@ -235,6 +235,17 @@ t.test('a Redis that takes no connection says why', async (t) => {
   t.match(await findingsAt(server.url), [{ state: 'wrong', found, advice: /maxclients/ }])
 })
 
+t.test('a Sentinel in REDIS_URL, alone or among several', async (t) => {
+  // What a Sentinel does not know either.
+  const args = ['eval', 'cluster'].flatMap((command) => ['--rename-command', command, ''])
+  const server = await startPrivateRedis(t, { args })
+  if (!server) return
+  for (const redisUrl of [server.url, `${server.url},${server.url.replace('127.0.0.1', 'localhost')}`]) {
+    const { redis } = readConfig(externalEnv({ databaseUrl: services.databaseUrl, redisUrl }))
+    t.match((await examineRedis(redis!))[0], { state: 'wrong', advice: /^If that is a Sentinel/ }, redisUrl)
+  }
+})
+
 t.test('a Redis that speaks TLS where REDIS_URL has redis://', async (t) => {
   const tls = await makeCertificates(t, ['DNS:localhost'])
   const server = tls && (await startPrivateRedis(t, { tls }))
