@@ -96,8 +96,8 @@ t.test('the example of the documentation runs as printed', async (t) => {
 })
 
 t.test('an operator does the same for any user', async (t) => {
-  const user = await admin.users.create({ name: 'Ada', external_id: 'crm-7' })
-  t.same(await all(admin.users.list({ external_id: 'crm-7' })), [user])
+  const user = await admin.users.create({ name: 'Ada', external_id: 'crm 7&8' })
+  t.same(await all(admin.users.list({ external_id: 'crm 7&8' })), [user])
   t.equal((await admin.users.update(user.id, { name: 'Ada Lovelace' })).name, 'Ada Lovelace')
   t.equal((await admin.users.get(user.id)).name, 'Ada Lovelace')
   const { id, plain_key: text } = await admin.keys.create({ user_id: user.id, name: 'hers' })

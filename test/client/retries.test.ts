@@ -164,12 +164,9 @@ t.test(
         1,
         { status: 403, code: 'unexpected_response', requestId: 'proxy-1' },
       ],
-      [
-        [{ status: 404, body: '{"error":{"code":"PROXY_SAYS_NO","message":"x"}}' }, ok],
-        {},
-        1,
-        { status: 404, code: 'unexpected_response' },
-      ],
+      ...['{"error":{"code":"PROXY_SAYS_NO","message":"x"}}', '{"key_id":"apk_1"}'].map(
+        (body) => [[{ status: 404, body }, ok], {}, 1, { status: 404, code: 'unexpected_response' }] as const,
+      ),
       [[limited('5'), ok], { retryAfterMaxS: 4 }, 1, { status: 429, retryAfterS: 5 }],
       [
         [envelope(404, 'not_found'), ok],
@@ -354,20 +351,20 @@ t.test('a request says what it wants, also where that is 0', async (t) => {
   await keys.usage('apk_1', { since: 0 })
 })
 
-t.test('an id is one segment of the path, whatever is in it', async (t) => {
+t.test('an id is one segment below the path of the base URL, whatever is in it', async (t) => {
   const paths: string[] = []
   const fetch = async (url: string) => {
     paths.push(new URL(url).pathname)
     return Response.json(key)
   }
-  const options = { baseUrl: 'http://latchkey.test', fetch }
+  const options = { baseUrl: 'http://latchkey.test/base/', fetch }
   const admin = createAdminClient({ ...options, token: 'operator' })
   await admin.users.delete('../keys/apk_1')
   await admin.keys.rotate('apk_1?a#b')
   await createClient({ ...options, key: 'lk_1' }).keys.get('apk_1/usage')
   t.strictSame(paths, [
-    '/admin/users/..%2Fkeys%2Fapk_1',
-    '/admin/keys/apk_1%3Fa%23b/rotate',
-    '/v1/keys/apk_1%2Fusage',
+    '/base/admin/users/..%2Fkeys%2Fapk_1',
+    '/base/admin/keys/apk_1%3Fa%23b/rotate',
+    '/base/v1/keys/apk_1%2Fusage',
   ])
 })
