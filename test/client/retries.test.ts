@@ -368,3 +368,49 @@ t.test('an id is one segment below the path of the base URL, whatever is in it',
     '/base/v1/keys/apk_1%2Fusage',
   ])
 })
+
+t.test('every operation sends what it is given, and ends with its signal', async (t) => {
+  const sent: string[] = []
+  const fetch = async (url: string, { body, signal }: RequestInit) => {
+    sent.push(`${url.replace('http://latchkey.test', '')} ${body ?? ''}`)
+    signal!.throwIfAborted()
+    return Response.json({})
+  }
+  const end = { signal: AbortSignal.abort(new Error('enough')) }
+  const { keys, verify } = createClient({ baseUrl: 'http://latchkey.test', key: 'lk_1', fetch })
+  const admin = createAdminClient({ baseUrl: 'http://latchkey.test', token: 'operator', fetch })
+  for (const [call, wanted] of [
+    [() => keys.create({ name: 'a' }, end), '/v1/keys {"name":"a"}'],
+    [() => keys.list({ limit: 1 }, end).next(), '/v1/keys?limit=1 '],
+    [() => keys.get('apk_1', end), '/v1/keys/apk_1 '],
+    [() => keys.update('apk_1', { name: 'a' }, end), '/v1/keys/apk_1 {"name":"a"}'],
+    [() => keys.revoke('apk_1', end), '/v1/keys/apk_1 '],
+    [() => keys.rotate('apk_1', { expires_in: 9 }, end), '/v1/keys/apk_1/rotate {"expires_in":9}'],
+    [() => keys.usage('apk_1', { step: 'day' }, end), '/v1/keys/apk_1/usage?step=day '],
+    [() => verify(end), '/v1/verify '],
+    [() => admin.users.create({ name: 'a' }, end), '/admin/users {"name":"a"}'],
+    [() => admin.users.list({ limit: 1 }, end).next(), '/admin/users?limit=1 '],
+    [() => admin.users.get('usr_1', end), '/admin/users/usr_1 '],
+    [() => admin.users.update('usr_1', { name: 'a' }, end), '/admin/users/usr_1 {"name":"a"}'],
+    [() => admin.users.delete('usr_1', end), '/admin/users/usr_1 '],
+    [() => admin.users.revokeKeys('usr_1', end), '/admin/users/usr_1/revoke-keys '],
+    [
+      () => admin.keys.create({ user_id: 'usr_1', name: 'a' }, end),
+      '/admin/keys {"user_id":"usr_1","name":"a"}',
+    ],
+    [() => admin.keys.list({ limit: 1 }, end).next(), '/admin/keys?limit=1 '],
+    [() => admin.keys.get('apk_1', end), '/admin/keys/apk_1 '],
+    [() => admin.keys.update('apk_1', { name: 'a' }, end), '/admin/keys/apk_1 {"name":"a"}'],
+    [() => admin.keys.revoke('apk_1', end), '/admin/keys/apk_1 '],
+    [() => admin.keys.rotate('apk_1', { expires_in: 9 }, end), '/admin/keys/apk_1/rotate {"expires_in":9}'],
+    [() => admin.keys.usage('apk_1', { step: 'day' }, end), '/admin/keys/apk_1/usage?step=day '],
+    [() => admin.keys.scan({ text: 'a' }, end), '/admin/keys/scan {"text":"a"}'],
+    [() => admin.counters({ minute: 'last' }, end), '/admin/counters?minute=last '],
+    [() => admin.instances(end), '/admin/instances '],
+    [() => admin.lookup('a', end), '/admin/lookup {"query":"a"}'],
+    [() => admin.audit({ limit: 1 }, end).next(), '/admin/audit?limit=1 '],
+  ] as [() => Promise<unknown>, string][]) {
+    await t.rejects(call(), { message: 'enough' }, wanted)
+    t.strictSame(sent.splice(0), [wanted])
+  }
+})
