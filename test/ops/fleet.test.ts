@@ -6,7 +6,7 @@ import { type Instance, type InstanceReport, Unavailable } from '../../src/store
 
 const traffic = (requests: number, refused = 0) => ({
   answers: [0, 0, requests, 0, refused, 0],
-  rateLimited: 0,
+  rateLimited: 3 * refused,
   refused,
   latencies: [requests, refused],
 })
@@ -37,18 +37,18 @@ async function views(...listed: (Instance[] | null)[]) {
 t.test('rates are the sum over instances, each by its own two last reports', async (t) => {
   const [first, second, same] = await views(
     [instance('ins_1', 100, 50), instance('ins_2', 100, 7)],
-    [instance('ins_1', 101, 60, 2), instance('ins_2', 102, 27), instance('ins_3', 102, 999)],
-    [instance('ins_1', 101, 60, 2), instance('ins_2', 102, 27), instance('ins_3', 103, 1000)],
+    [instance('ins_1', 101, 60, 2), instance('ins_2', 102, 27, 4), instance('ins_3', 102, 999)],
+    [instance('ins_1', 101, 60, 2), instance('ins_2', 102, 27, 4), instance('ins_3', 103, 1000)],
   )
   t.strictSame(first!.rates, { answers: [], rateLimited: 0, refused: 0, latencies: [] })
   t.match(second, { complete: true, instances: [{ id: 'ins_1', isAlive: true }, {}, {}] })
   t.strictSame(second!.rates, {
-    answers: [0, 0, 20, 0, 2, 0],
-    rateLimited: 0,
-    refused: 2,
-    latencies: [30, 2],
+    answers: [0, 0, 20, 0, 4, 0],
+    rateLimited: 12,
+    refused: 4,
+    latencies: [30, 6],
   })
-  t.strictSame(same!.rates.answers, [0, 0, 21, 0, 2, 0])
+  t.strictSame(same!.rates.answers, [0, 0, 21, 0, 4, 0])
 })
 
 t.test('the traffic of an instance that has missed two reports is not added any more', async (t) => {
@@ -77,6 +77,8 @@ t.test('without Postgres there is this instance, whatever the clocks say', async
   const ahead = Date.now() / 1000 + 3600
   const [, down, stillDown] = await views([instance('ins_own', ahead, 500)], null, null)
   t.match(down, { complete: false, instances: [{ id: 'ins_own', isAlive: true }], rates: { answers: [] } })
+  const [own] = down!.instances
+  t.equal(Math.round(own!.seenAt - own!.startedAt), 60)
   t.ok(stillDown!.rates.answers[2]! > 0)
 })
 

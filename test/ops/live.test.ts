@@ -137,6 +137,31 @@ t.test('a viewer that reconnects at once adds nothing to the history', async (t)
   t.strictSame([next.seen.history, later.seen.history], [[[1]], [[1, 7]]])
 })
 
+t.test('the history has every second, also one that is read soon after one that took long', async (t) => {
+  let answer = (_value: number) => {}
+  const slow = () =>
+    new Promise<number>((resolve) => {
+      answer = resolve
+    })
+  const { watch } = live(t, { sources: { n: slow } })
+  watch(viewer())
+  for (const [ms, value] of [
+    [0, 1],
+    [300, 2],
+    [0, 3],
+  ] as const) {
+    clock.tick(ms)
+    await new Promise(setImmediate)
+    answer(value)
+    await new Promise(setImmediate)
+    clock.tick(everyMs - ms)
+    await new Promise(setImmediate)
+  }
+  const late = viewer()
+  watch(late)
+  t.strictSame(late.seen.history, [[1, 2, 3]])
+})
+
 t.test('viewers, and what is kept for them, are bounded; all end when this instance does', async (t) => {
   let closing = false
   let n = 0
