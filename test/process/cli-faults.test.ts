@@ -37,6 +37,9 @@ t.test('a command that is written wrongly, or names an absent id, is refused in 
   }
   const [only, revoked, left] = [await aKey(), await aKey(), await aKey()]
   t.equal(only.rate_limit_rpm, 77)
+  const inGrace = await aKey()
+  const rotated = await run('keys', 'rotate', inGrace.id, '--expires-in', '60', '--json')
+  const successor = JSON.parse(rotated.stdout).id
   await run('keys', 'revoke', revoked.id)
   await run('users', 'delete', left.owner)
   const cases: Case[] = [
@@ -76,6 +79,10 @@ t.test('a command that is written wrongly, or names an absent id, is refused in 
     [['keys', 'get', tokenFormat('lk').mint()], /no key \[redacted key\]/],
     [['keys', 'rotate', 'apk_absent'], /apk_absent/],
     [['keys', 'rotate', 'apk_absent', '--expires-in', '-1'], /--expires-in/],
+    // Each at its bound.
+    [['keys', 'rotate', 'apk_absent', '--expires-in', '31536000'], /no key apk_absent/],
+    [['audit', 'list', '--key', 'apk_absent', '--limit', '10000'], /no key apk_absent/],
+    [['users', 'update', 'usr_absent', '--name', '🔑'.repeat(255)], /no user usr_absent/],
     [['users', 'get', 'usr_absent'], /usr_absent/],
     [['users', 'update', 'usr_absent'], /--external-id/],
     [['users', 'update', 'usr_absent', '--name', 'x'], /usr_absent/],
@@ -86,6 +93,8 @@ t.test('a command that is written wrongly, or names an absent id, is refused in 
     [['users', 'update', user[1]!, '--name', tokenFormat('lk').mint()], /--name contains/],
     [['keys', 'update', only.id, '--name', tokenFormat('lk').mint()], /--name contains/],
     [['keys', 'create', '--user', only.owner, '--name', 'x'], /already has 1 usable keys/],
+    [['keys', 'update', only.id, '--expires-at', '1000000000'], /--expires-at must be in the future/],
+    [['keys', 'rotate', successor, '--expires-in', '60'], /still work: rotate without --expires-in/],
     [['keys', 'update', revoked.id, '--name', 'x'], /key apk_\w+ is revoked or expired/],
     [['keys', 'rotate', revoked.id], /key apk_\w+ is revoked or expired/],
     [['keys', 'rotate', left.id], /the owner of key apk_\w+ is deleted/],
