@@ -21,6 +21,8 @@ const keysShown = 10
 export function liveSources({ service, board, fleet }: LiveSourcesOptions) {
   /** Of this second: it has two events. */
   let reading: Promise<FleetView>
+  /** Without traffic, this instance looks up no key, and would not notice that Postgres is down. */
+  let postgresAnswers = true
 
   async function busiest(minute: WhichMinute) {
     const view = await board.read(minute, lane)
@@ -31,11 +33,13 @@ export function liveSources({ service, board, fleet }: LiveSourcesOptions) {
   return {
     async traffic() {
       reading = fleet.read(lane)
-      return trafficBody((await reading).rates)
+      const { complete, rates } = await reading
+      postgresAnswers = complete
+      return trafficBody(rates)
     },
     instances: async () => instancesBody(await reading),
     refusals: createRefusalHour(service.stores.audit),
-    servers: service.health,
+    servers: () => ({ ...service.health(), ...(!postgresAnswers && { postgres: 'down' }) }),
     counters: () => busiest('current'),
     last_minute: () => busiest('last'),
   }

@@ -11,6 +11,7 @@ import { expectError } from '../api/expect-error.ts'
 import { makeKey, makeUser, startInstance, startOps } from '../instance.ts'
 import { ask } from '../process/ask.ts'
 import { until } from '../process/until.ts'
+import { startTcpProxy } from '../services/index.ts'
 import { ada, startAdmin } from './admin.ts'
 
 const { services, instance, ops } = await startAdmin(t)
@@ -65,6 +66,19 @@ t.test('an operator sees who uses how much, who is limited and why callers are r
     await verify(busy.token)
     return events.traffic?.requests > 0 && events.traffic.p99_ms > 0
   })
+})
+
+t.test('without traffic too, it is shown that Postgres is down, and that it is back', async (t) => {
+  const network = await startTcpProxy(t, services.databaseUrl)
+  const idle = await startOps(t, await startInstance(t, { ...services, databaseUrl: network.url }))
+  const { events, leave } = await watch(idle)
+  t.teardown(leave)
+  await until('all is well', () => events.servers?.postgres === 'ok' && events.instances?.complete)
+  network.cut()
+  network.refuse()
+  await until('Postgres is down', () => events.servers.postgres === 'down')
+  await network.heal()
+  await until('Postgres is back', () => events.servers.postgres === 'ok')
 })
 
 t.test('of the busiest keys ten are shown in each order', async (t) => {
@@ -132,7 +146,7 @@ t.test('a viewer that does not read is disconnected, and one that has ended gets
 async function quietStream() {
   const down = async () => Promise.reject(new Error('down'))
   const options = {
-    service: { stores: { audit: {} }, health: down, instance: () => ({ id: 'ins_1' }) },
+    service: { stores: { audit: {} }, health: () => ({}), instance: () => ({ id: 'ins_1' }) },
     ...{ board: { read: down }, fleet: { read: down }, isClosing: () => false, hasTokens: true },
   } as never
   const app = Fastify()
