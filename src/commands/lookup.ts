@@ -6,7 +6,7 @@ import type { KeyCounters } from '../../schemas/counters.ts'
 import type { AdminKey } from '../../schemas/key.ts'
 import type { Lookup } from '../../schemas/lookup.ts'
 import { createLookup } from '../ops/admin/find-anything.ts'
-import { tokenFormat } from '../rules/token.ts'
+import { type TokenFormat, tokenFormat } from '../rules/token.ts'
 import { adminKeyBody } from '../stores.ts'
 import { entriesTable } from './audit.ts'
 import { command, moment, operator, table, withStores } from './command.ts'
@@ -28,16 +28,18 @@ export const lookup = command('lookup <anything>', {
       return createLookup({ ...stores, counter })(query, { lane: operator(), toBody: adminKeyBody })
     })
     if (found === null)
-      throw new Error(
-        `nothing found: no key, prefix, id or external id matches${
-          format.isPartialPrefix(trimmed)
-            ? `; give all ${format.displayPrefixLength} characters of a prefix`
-            : ''
-        }`,
-      )
+      throw new Error(`nothing found: no key, prefix, id or external id matches${hintFor(trimmed, format)}`)
     return { json: found, lines: linesOf(found) }
   },
 })
+
+/** A key is found by its hash, or by the part that is stored: not by another part. */
+function hintFor(query: string, format: TokenFormat): string {
+  const length = format.displayPrefixLength
+  if (format.isPartialPrefix(query)) return `; give all ${length} characters of a prefix`
+  const isPart = query.startsWith(`${format.prefix}_`) && query.length > length && !format.isIn(query)
+  return isPart ? `; give a whole key, or only its first ${length} characters` : ''
+}
 
 const historyWarning =
   'latchkey: this key is now in the history of your shell, and other users of this machine could see it. Next time: latchkey lookup -'

@@ -84,10 +84,12 @@ t.test('characters that nothing can have are refused', async (t) => {
   }
 })
 
-t.test('a prefix that is too short says how long one is', async (t) => {
+t.test('a prefix that is too short or too long says how long one is', async (t) => {
   for (const text of ['lk_', key.key_prefix.slice(0, -1)])
     t.match(await run('lookup', text), { code: 1, stderr: /nothing found.*; give all 10 characters.*\n$/ })
   t.match(await run('lookup', 'lk_0000000'), { code: 1, stderr: /nothing found(?!.*all 10)/ })
+  const cut = { code: 1, stderr: /nothing found.*; give a whole key, or only its first 10 characters\n$/ }
+  t.match(await run('lookup', 'lk_00000000'), cut)
 })
 
 t.test('nothing, or more than there could be, is refused', async (t) => {
