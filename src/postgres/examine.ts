@@ -14,6 +14,8 @@ export interface ExamineOptions {
   /** Identify HASH_SECRET and HASH_SECRET_PREVIOUS; null where there is none. */
   secretId: string | null
   previousSecretId: string | null
+  /** KEY_PREFIX. */
+  tokenPrefix: string
 }
 
 const timeoutMs = 5000
@@ -66,19 +68,20 @@ export async function examinePostgres(options: ExamineOptions): Promise<Finding[
     await pool.close()
     return [unreachable(error as Error)]
   }
-  const checks: [about: string, check: (sql: Query) => Promise<Finding>][] = [
+  const checks: [about: string, check: (sql: Query) => Promise<Finding | Finding[]>][] = [
     ['schema', (sql) => schema(sql, url)],
     ['Postgres privileges', privileges],
     ['audit partitions', partitions],
-    ['hash secret', (sql) => secrets(sql, options)],
+    ['hash secret', async (sql) => [await secrets(sql, options), ...(await prefixes(sql, options))]],
   ]
   for (const [about, check] of checks) {
-    const finding = await pool.run(check).catch((error): Finding => {
+    const failed = (error: Error): Finding => {
       return { about, state: 'wrong', found: reasonOf(error), advice: adviceAfter(error) }
-    })
-    findings.push(finding)
+    }
+    const found = [await pool.run(check).catch(failed)].flat()
+    findings.push(...found)
     // Without its tables there is nothing more to look at.
-    if (about === 'schema' && finding.state === 'wrong') break
+    if (about === 'schema' && found[0]!.state === 'wrong') break
   }
   await pool.close()
   return findings
@@ -235,4 +238,18 @@ async function secrets(sql: Query, { secretId, previousSecretId }: ExamineOption
     }
   }
   return { about, state: 'ok', found: usable === 0 ? 'no usable keys yet' : `fits all ${usable} usable keys` }
+}
+
+/** Nothing if all usable keys have the prefix. */
+async function prefixes(sql: Query, { tokenPrefix }: ExamineOptions): Promise<Finding[]> {
+  const [row] = await sql`
+    select count(*)::float8 as usable,
+      (count(*) filter (where not starts_with(key_prefix, ${`${tokenPrefix}_`})))::float8 as other
+    from api_keys join users on users.id = user_id
+    where revoked_at is null and coalesce(expires_at, 'infinity') > now() and deleted_at is null`
+  const { usable, other } = row!
+  if (other === 0) return []
+  const found = `${other} of ${usable} usable keys have another prefix, and are refused`
+  const advice = 'Set KEY_PREFIX to the prefix they were made with, or revoke them.'
+  return [{ about: 'key prefix', state: other === usable ? 'wrong' : 'note', found, advice }]
 }

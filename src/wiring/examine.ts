@@ -25,13 +25,14 @@ const inMemory = ({ databaseUrl }: Config): Finding => {
 }
 
 async function examineDatabase(config: Config): Promise<Finding[]> {
-  const { databaseUrl, pgSsl, dataDir } = config
-  if (databaseUrl !== null) return examinePostgres({ url: databaseUrl, ssl: pgSsl, ...secretIdsOf(config) })
+  const { databaseUrl, pgSsl, dataDir, tokenPrefix } = config
+  if (databaseUrl !== null)
+    return examinePostgres({ url: databaseUrl, ssl: pgSsl, tokenPrefix, ...secretIdsOf(config) })
   try {
     const secretIds = secretIdsOf(config)
     const embedded = await openEmbeddedPostgres({ dataDir, role: 'command', mustExist: true })
     try {
-      return await examinePostgres({ url: embedded.url, ssl: {}, ...secretIds })
+      return await examinePostgres({ url: embedded.url, ssl: {}, tokenPrefix, ...secretIds })
     } finally {
       await embedded.stop()
     }

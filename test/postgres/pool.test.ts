@@ -466,7 +466,13 @@ t.test('of several hosts, a command and missing migrations use one that takes wr
   }
   const { searchParams } = new URL(await writableFirst(url, { ssl: {}, timeoutMs: 20_000 }))
   t.equal(searchParams.get('port'), `${server.port},${standby.port}`, 'the other one stays, as the second')
-  const [finding] = await examinePostgres({ url, ssl: {}, secretId: null, previousSecretId: null })
+  const [finding] = await examinePostgres({
+    url,
+    ssl: {},
+    secretId: null,
+    previousSecretId: null,
+    tokenPrefix: 'lk',
+  })
   t.match(finding, { about: 'Postgres', state: 'ok' })
 })
 

@@ -58,6 +58,10 @@ t.test('Postgres', async (t) => {
   const turned = { HASH_SECRET: 'another secret, 32 characters long', HASH_SECRET_PREVIOUS: env.HASH_SECRET! }
   t.match(await faultsOf(t, { ...env, ...turned }, 'note'), [/^hash secret: 1 of 1 .* previous/, /^Redis/])
 
+  t.strictSame(await faultsOf(t, { ...env, KEY_PREFIX: 'acme' }), [
+    'key prefix: 1 of 1 usable keys have another prefix, and are refused',
+  ])
+
   await sql`create role latchkey_service login`
   await sql`revoke execute on function drop_audit_partitions(integer) from public`
   for (const grant of grants) await sql.unsafe(grant)
