@@ -59,7 +59,8 @@ t.test('an operator sees who uses how much, who is limited and why callers are r
   await until('all requests are shown', () => used() === 6)
   t.match(shown()[0], key)
   await until('the refusal is shown', () => events.refusals.reasons.wrong_prefix === 1)
-  t.match(events.hello, { operator: 'ada', can_log_out: true })
+  const { id } = instance.service.instance()
+  t.match(events.hello, { operator: 'ada', can_log_out: true, instance: id })
   t.match(events.counters, { complete: true, named: true, resets_at: Number })
   t.match(events.servers, { postgres: 'ok' })
   await until('there was traffic', async () => {
