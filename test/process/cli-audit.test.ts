@@ -30,21 +30,22 @@ t.test(
 
     const sql = postgres(server.url, { max: 1 })
     await sql`insert into audit_log (id, occurred_at, request_id, event, details)
-    select 'aud_late', max(occurred_at) - interval '30 seconds', 'req_late', 'user.created', '{"name": "late"}' from audit_log`
+      select 'aud_' || name, newest - make_interval(secs => age), 'req_' || name, 'user.created', jsonb_build_object('name', name)
+      from (select max(occurred_at) as newest from audit_log) as _, (values ('late', 30), ('later', 29)) as made (name, age)`
     await sql.end()
-    await until('it shows one whose change took long to commit', () => names().includes('late'))
+    await until('it shows two whose change took long to commit', () => names().includes('late'))
 
     await server.kill()
     await until('it says that Postgres is down', () => /Postgres.*trying again/.test(following.stderr))
     await server.restart()
     await until('a user is created', async () => (await create('fifth')) === 0)
     await until('it shows the one after the restart', () => names().includes('fifth'))
-    t.strictSame(names(), ['second', 'third', 'fourth', 'late', 'fifth'], 'oldest first, each once')
+    t.strictSame(names(), ['second', 'third', 'fourth', 'late', 'later', 'fifth'], 'oldest first, each once')
     // Another pipe than that of the entries, so it may come later.
     await until('it says that Postgres is back', () => /Postgres is back\n/.test(following.stderr))
     t.match(following.stderr, /^latchkey: Postgres[^\n]*\nlatchkey: Postgres is back\n$/)
 
-    await until('the other has them too', () => linesForPeople() === 6)
+    await until('the other has them too', () => linesForPeople() === 7)
     t.match(forPeople.stdout, /^occurred +request +event.*\n.*Z +req_\w+ +user\.created/)
     for (const [one, signal] of [
       [following, 'SIGINT'],
@@ -60,11 +61,13 @@ t.test('--follow shows a change that commits late within a flood of refusals', a
   const env = externalEnv({ databaseUrl: await services.createDatabase(), redisUrl: null })
   await runLatchkey(t, env, 'migrate')
   const sql = openDatabase(t, env.DATABASE_URL!)
-  const following = await spawnLatchkey(t, env, 'audit', 'list', '--follow', '--json')
-  const requests = () => following.log.map(({ request_id }) => request_id)
   const refuse = (name: string, count: number) => sql`
     insert into audit_log (id, occurred_at, request_id, event, reason)
     select 'aud_' || ${name}::text || n, now(), ${name}, 'auth.refused', 'revoked' from generate_series(1, ${count}::int) n`
+  await refuse('req_before', 11)
+  const following = await spawnLatchkey(t, env, 'audit', 'list', '--follow', '--json')
+  const requests = () => following.log.map(({ request_id }) => request_id)
+  await until('it shows the latest', () => requests().length > 0)
   await refuse('req_first', 1)
   await until('it shows new entries', () => requests().includes('req_first'))
   for (const name of ['req_flood1', 'req_flood2']) {
@@ -81,7 +84,10 @@ t.test('--follow shows a change that commits late within a flood of refusals', a
   t.equal(following.stderr, 'latchkey: more than 2000 new entries of one event; older ones are left out\n')
   following.kill('SIGINT')
   await following.ended
+  t.equal(requests().filter((id) => id === 'req_before').length, 10, 'the latest ten of those before')
   t.equal(requests().length, new Set(following.log.map(({ id }) => id)).size, 'each entry once')
+  const { stdout } = await runLatchkey(t, env, 'audit', 'list', '--json')
+  t.equal(JSON.parse(stdout).length, 100, 'without --follow, a hundred')
 })
 
 t.test('--follow ends on Ctrl-C even if Postgres hangs and keeps its connections open', async (t) => {
