@@ -59,6 +59,13 @@ t.test('each token identifies its operator', async (t) => {
   t.same(byUser.body, { operator: 'ada' }, 'a browser whose user asked, and no page')
 })
 
+t.test('an operator whose name has dots has a session, too', async (t) => {
+  const name = 'ada.of.ops'
+  const sessions = createSessions([{ ...ada, name }])
+  const [cookie] = sessions.begin(name, false).split(';')
+  t.equal(sessions.ownerOf(cookie), name)
+})
+
 t.test('with tokens every other credential is refused alike, even from this machine', async (t) => {
   const ask = await listening(t, { tokens: [ada, bob], metricsToken })
   const reference = await ask('/admin')
