@@ -8,6 +8,7 @@ import { useServices } from '../services/index.ts'
 import { ask } from './ask.ts'
 import { everyCommand } from './every-command.ts'
 import { externalEnv, openCommandLine, serveLatchkey } from './latchkey.ts'
+import { until } from './until.ts'
 
 /** Control, format, line and paragraph separator, private use, half a surrogate pair. */
 const unsafe = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/u
@@ -65,11 +66,15 @@ t.test('on given servers beside a running service', async (t) => {
       const name = 'Ada \u202e\u2028\u{e0041}'
       const user = JSON.parse(await succeed('users', 'create', '--name', name, '--json'))
       t.equal(user.name, name)
-      const created = await succeed('keys', 'create', '--user', user.id, '--name', name)
+      const wanted = ['--name', name, '--expires-at', '2099-01-01']
+      const created = await succeed('keys', 'create', '--user', user.id, ...wanted)
       t.match(created, 'Ada \\u{202e}\\u{2028}\\u{e0041}')
       const key = /apk_\w+/.exec(created)![0]
       const token = /lk_\w+/.exec(created)![0]
       await ask(`PATCH ${service.url}/v1/keys/${key}`, { token, json: { name: `${name}!` } })
+      await until('it has been used', async () =>
+        / active +1000 +\S+Z +\S+Z +2099-01-01T00:00:00Z +usr_/.test(await succeed('keys', 'get', key)),
+      )
       const headers = ['User-Agent: \x9b31m\xc2\x9b31m', `Authorization: Bearer ${token.slice(0, -1)}`]
       const { status, body } = await sendRaw(service.port, 'GET', '/v1/%9b2J', headers)
       t.equal(status, 401)
