@@ -48,6 +48,24 @@ t.test('a start does not wait until old days are dropped', async (t) => {
   t.pass('it has started')
 })
 
+t.test('a start waits until the coming days have their partitions', async (t) => {
+  let create = () => {}
+  const createPartitions = () =>
+    new Promise<void>((resolve) => {
+      create = resolve
+    })
+  let isStarted = false
+  const starting = startMaintenance({ maintain: async () => {}, createPartitions }, {} as never)
+  void starting.then(() => {
+    isStarted = true
+  })
+  await new Promise(setImmediate)
+  t.equal(isStarted, false)
+  create()
+  const maintenance = await starting
+  maintenance.stop()
+})
+
 t.test('rows without a partition have it created at once, every 10 s at most', async (t) => {
   const clock = FakeTimers.install({ toFake: ['setInterval', 'clearInterval', 'performance'] })
   t.teardown(() => clock.uninstall())

@@ -9,6 +9,7 @@ import { quantile } from '../../src/process/histogram.ts'
 import { createMetrics } from '../../src/process/metrics.ts'
 import { latencyBoundsS } from '../../src/process/traffic.ts'
 import type { Outage } from '../../src/stores.ts'
+import { version } from '../../src/version.ts'
 import { until } from './until.ts'
 
 /** The sample with this name and labels, as a number. */
@@ -101,6 +102,8 @@ t.test('batches, commits and shed requests are counted under their own names', a
   metrics.countersScanned(300)
   metrics.operatorRefused('wrong_token')
   t.equal(await sampleOf(metrics, 'latchkey_batch_size_sum{batch="counter"}'), 3)
+  t.equal(await sampleOf(metrics, 'latchkey_batch_size_bucket{batch="counter",le="2"}'), 0)
+  t.equal(await sampleOf(metrics, 'latchkey_batch_size_bucket{batch="counter",le="4"}'), 1)
   t.equal(await sampleOf(metrics, 'latchkey_batch_size_count{batch="audit"}'), 1)
   t.equal(await sampleOf(metrics, 'latchkey_audit_commit_seconds_bucket{le="0.0025"}'), 0)
   t.equal(await sampleOf(metrics, 'latchkey_audit_commit_seconds_bucket{le="0.005"}'), 1)
@@ -115,6 +118,11 @@ t.test('batches, commits and shed requests are counted under their own names', a
   t.equal(await sampleOf(metrics, 'latchkey_publish_seconds_bucket{le="10"}'), 1)
   t.equal(await sampleOf(metrics, 'latchkey_counters_scanned_total'), 300)
   t.equal(await sampleOf(metrics, 'latchkey_operator_refusals_total{reason="wrong_token"}'), 1)
+})
+
+t.test('the version and that of Node.js are labels', async (t) => {
+  const labels = `version="${version}",node="${process.versions.node}"`
+  t.equal(await sampleOf(createMetrics(), `latchkey_build_info{${labels}}`), 1)
 })
 
 t.test('the gauges show the state at the moment of the scrape', async (t) => {
