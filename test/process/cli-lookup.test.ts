@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
-import { useServices } from '../services/index.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 import { builtCli } from './built.ts'
 import { externalEnv, openCommandLine } from './latchkey.ts'
 import { noTerminals, onTerminal } from './terminal.ts'
@@ -75,6 +75,21 @@ t.test('an external id that begins like a key, or has outer spaces, is found', a
     const { stdout } = await runWith(asAcme, 'lookup', id, '--json')
     t.match(JSON.parse(stdout || 'null'), { type: 'user', user: { external_id: id } })
   }
+  t.match(await lookUpFromStdin(' padded \n'), { code: 0, stdout: /^external id +padded$/m })
+})
+
+t.test('keys of one prefix are all shown, and when one was revoked and last refused', async (t) => {
+  const revoked = await answerOf('keys', 'create', '--user', user.id, '--name', 'old')
+  await run('keys', 'revoke', revoked.id)
+  const sql = openDatabase(t, env.DATABASE_URL!)
+  await sql`update api_keys set key_prefix = 'lk_same123' where id in (${key.id}, ${revoked.id})`
+  await sql`insert into audit_log (id, request_id, event, reason, key_id)
+    values ('aud_1', 'req_1', 'auth.refused', 'revoked', ${revoked.id})`
+  const both = (await run('lookup', 'lk_same123')).stdout
+  for (const { id } of [key, revoked]) t.match(both, id)
+  const { stdout } = await run('lookup', revoked.id)
+  t.match(stdout, /^revoked +\d{4}-\S+Z$/m)
+  t.match(stdout, /\n\nlatest refusals\noccurred .*\n\S+ +req_1 +auth\.refused +revoked /)
 })
 
 t.test('characters that nothing can have are refused', async (t) => {
@@ -98,6 +113,7 @@ t.test('nothing, or more than there could be, is refused', async (t) => {
     t.equal(code, 1)
     t.match(stderr, 'lookup needs 1 to 8192 characters')
   }
+  t.match(await lookUpFromStdin('x'.repeat(8192)), { code: 1, stderr: /nothing found/ })
 })
 
 // Last: the others need the user.
