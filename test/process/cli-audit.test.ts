@@ -30,8 +30,10 @@ t.test(
 
     const sql = postgres(server.url, { max: 1 })
     await sql`insert into audit_log (id, occurred_at, request_id, event, details)
-      select 'aud_' || name, newest - make_interval(secs => age), 'req_' || name, 'user.created', jsonb_build_object('name', name)
-      from (select max(occurred_at) as newest from audit_log) as _, (values ('late', 30), ('later', 29)) as made (name, age)`
+      select 'aud_' || name, newest - make_interval(secs => age), 'req_' || name, event, jsonb_build_object('name', name)
+      from (select max(occurred_at) as newest from audit_log) as _, (values
+        ('late', 30, 'user.created'), ('later', 29, 'user.created'), ('other', 28, 'user.deleted')
+      ) as made (name, age, event)`
     await sql.end()
     await until('it shows two whose change took long to commit', () => names().includes('late'))
 
