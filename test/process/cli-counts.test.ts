@@ -86,6 +86,14 @@ t.test('top without Redis says what there is instead', async (t) => {
   t.match(await runLatchkey(t, without as Env, 'top'), { code: 1, stderr: /REDIS_URL.*\/admin\/counters/ })
 })
 
+t.test('top says that Redis is not counting, instead of that nobody uses a key', async (t) => {
+  const { code, stdout } = await runWith({ ...env, REDIS_URL: 'redis://127.0.0.1:1' }, 'top')
+  t.match(
+    { code, stdout },
+    { code: 0, stdout: /^minute .*\n.*Redis is not counting \(refused\): nothing is/ },
+  )
+})
+
 t.test('usage shows the history of a key with a sparkline', async (t: Test) => {
   const minute = Math.floor(Date.now() / 60_000) - 10
   const { usage } = instance.service.stores

@@ -44,6 +44,7 @@ t.test('a command that is written wrongly, or names an absent id, is refused in 
   await run('users', 'delete', left.owner)
   const cases: Case[] = [
     [['frobnicate'], /frobnicate/],
+    [['constructor'], /unknown command 'constructor'; see latchkey --help/],
     [['user', 'list'], /'user' \(Did you mean users\?\); see latchkey --help/],
     [['users', 'lst'], /'lst' \(Did you mean list\?\); see latchkey users --help/],
     [
