@@ -81,13 +81,17 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
     const instances = createInstanceStore(pools, policy)
     const isAlone = isEmbedded && counter.mode() === 'memory'
     const isCommand = options.role === 'command'
+    let isAnnounced = false
     const publish = createPublish({
       counter,
       maxStaleMs: policy.maxStaleMs,
       fences: isAlone ? null : instances.fences,
       fenceTimeoutMs: isCommand ? policy.outageTtlMs + commandFenceTimeoutMs : requestFenceTimeoutMs,
       onSlow: () => {
-        if (isCommand) options.onProgress?.('The change is stored. Waiting until every instance sees it')
+        // A scan may revoke hundreds of keys.
+        if (isCommand && !isAnnounced)
+          options.onProgress?.('The change is stored. Waiting until every instance sees it')
+        isAnnounced = true
       },
       onPublished: options.onPublished,
     })

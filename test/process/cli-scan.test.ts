@@ -92,6 +92,14 @@ t.test('people see what was revoked, and how many tokens are unknown', async (t)
   t.match(stdout, `${id}  ${key_prefix}  revoked now  ${user.id}\n1 tokens of the same shape`)
 })
 
+t.test('while Redis is down, it says once that it waits, however many keys it revokes', async (t) => {
+  const file = join(await aFolder(t), 'leaky.log')
+  await writeFile(file, `${(await keyOf()).plain_key} ${(await keyOf()).plain_key}`)
+  const down = { ...env, REDIS_URL: 'redis://127.0.0.1:1', KEY_CACHE_SECONDS: '2', OUTAGE_CACHE_SECONDS: '0' }
+  const { code, stderr } = await runLatchkey(t, down, 'keys', 'scan', '--revoke', file)
+  t.strictSame([code, stderr], [0, 'The change is stored. Waiting until every instance sees it\n'])
+})
+
 t.test('a slow reader gets the whole of a long answer, even of a command that fails', async (t) => {
   const folder = await aFolder(t)
   const [leaky, clean] = [join(folder, 'leaky'), join(folder, 'clean')]
