@@ -106,6 +106,17 @@ const sentence = (phrase: string) => `${phrase[0]!.toUpperCase()}${phrase.slice(
 const reasonOf = (error: Error) =>
   withoutAddress(error.message.replace('Postgres (doctor): ', '').replace(`; ${serversAdvice(error)}`, ''))
 
+/** SQLSTATE class 28: refused to log in; 3D: no such database. */
+function connectionAdvice({ cause }: Error): string | null {
+  const { code = '', message = '' } = (cause ?? {}) as { code?: string; message?: string }
+  if (code.startsWith('28'))
+    return 'Check the user and the password in DATABASE_URL, and pg_hba.conf of the server.'
+  if (code.startsWith('3D')) return 'Check the name of the database in DATABASE_URL.'
+  return code === 'CONNECT_UNUSABLE' && /TLS|certificate/.test(message)
+    ? 'See "TLS to Postgres" in docs/operations.md.'
+    : null
+}
+
 const unreachable = (error: Error): Finding => ({
   about: 'Postgres',
   state: 'wrong',
@@ -113,6 +124,7 @@ const unreachable = (error: Error): Finding => ({
   // Any other fault is in the settings, such as those for TLS.
   advice:
     settingsAdvice(error) ??
+    connectionAdvice(error) ??
     (error instanceof Unavailable
       ? 'Check DATABASE_URL, and that the server is running and accepts connections from this machine.'
       : seePostgres),

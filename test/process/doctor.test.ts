@@ -151,6 +151,17 @@ t.test('Postgres', async (t) => {
     advice: /^Latchkey does not know the parameter "channel_binding" of the URL, .*: remove it[.]$/,
   })
 
+  for (const [url, found, advice] of [
+    [server.url.replace('postgres@', 'absent@'), /role "absent" does not exist/, /^Check the user .* pg_hba/],
+    [
+      server.url.replace(/\w+$/, 'absent'),
+      /database "absent" does not exist/,
+      /^Check the name of the database/,
+    ],
+    [`${server.url}?sslmode=require`, /offers no TLS/, 'See "TLS to Postgres" in docs/operations.md.'],
+  ] as const)
+    t.match((await examine(readConfig({ ...env, DATABASE_URL: url })))[0], { found, advice })
+
   await server.freeze()
   t.match(await faultsOf(t, env), [/^Postgres: no answer in (time|5000 ms)/])
   await server.kill()
