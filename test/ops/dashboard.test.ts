@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import { type Instance, makeKey, makeUser, startInstance, startOps } from '../instance.ts'
 import { until } from '../process/until.ts'
 import { startPrivateRedis, startTcpProxy } from '../services/index.ts'
-import { ada, startAdmin } from './admin.ts'
+import { ada, bob, startAdmin } from './admin.ts'
 import { type Browser, barriersOf, startBrowser } from './browser.ts'
 
 const { services, instance, sql, admin } = await startAdmin(t)
@@ -674,6 +674,8 @@ test('with a token there is a login, and nothing else before it', async (t, brow
   await page.keyboard.press('Enter')
   await shown(page, /token is missing or invalid/)
   t.equal(page.problems.splice(0).length, 1, 'the 401')
+  const early = await page.context().newPage()
+  await early.goto(ops.url)
   // What was wrong is selected.
   await page.keyboard.type(` ${ada} `)
   await page.keyboard.press('Enter')
@@ -705,8 +707,11 @@ test('with a token there is a login, and nothing else before it', async (t, brow
   await tab.goto('http://wiki.test/')
   await tab.getByText('The dashboard').click()
   await shown(tab, 'Live')
+  await early.getByLabel('Operator token').fill(bob)
+  await early.keyboard.press('Enter')
+  for (const one of [page, tab, early]) await shown(one, 'Operator: bob')
   await page.getByText('Log out').click()
-  for (const one of [page, tab]) await one.getByLabel('Operator token').waitFor()
+  for (const one of [page, tab, early]) await one.getByLabel('Operator token').waitFor()
   t.strictSame(await page.context().cookies(), [])
   t.strictSame(page.problems, [])
 })

@@ -1,5 +1,5 @@
 /** Requests to the admin API. A fault is an Error with the envelope's message and suggestion. */
-import { toLogin } from './session.js'
+import { loadAgain } from './session.js'
 
 class Fault extends Error {
   constructor({ message, suggestion = '', code }, retryAfter = null) {
@@ -32,7 +32,7 @@ export async function request(method, path, json) {
   })
   const body = bodyOf(text)
   if (status === 204 || (ok && body)) return body
-  if (status === 401 && path.startsWith('/admin/')) toLogin()
+  if (status === 401 && path.startsWith('/admin/')) loadAgain()
   const notOurs = { message: 'The answer is not from Latchkey. Is there a proxy in between?' }
   throw new Fault(typeof body?.error?.message === 'string' ? body.error : notOurs, retryAfter)
 }

@@ -15,8 +15,12 @@ form.addEventListener('submit', async (event) => {
   try {
     await request('POST', '/login', { token: token.value.trim() })
     // A browser drops the cookie if it stores none, or has one from https that http must not replace.
-    if ((await pageNow()) === 'login') fault.textContent = notStored
-    else location.replace('/')
+    if ((await pageNow()) === 'login') {
+      fault.textContent = notStored
+      return
+    }
+    new BroadcastChannel('session').postMessage('login')
+    location.replace('/')
   } catch (error) {
     fault.textContent = textOf(error)
     token.select()

@@ -5,7 +5,7 @@ import { createTrafficCharts } from './charts.js'
 import { setNow } from './clock.js'
 import { byId } from './dom.js'
 import { createSearch } from './search.js'
-import { pageNow, toLogin } from './session.js'
+import { loadAgain, pageNow } from './session.js'
 import { showInstances, showServers } from './states.js'
 
 const retryMs = 3000
@@ -72,19 +72,19 @@ function connect() {
     if (events.readyState !== EventSource.CLOSED) return
     clearTimeout(silence)
     // Without a session every attempt would be a refusal.
-    if ((await pageNow()) === 'login') toLogin()
+    if ((await pageNow()) === 'login') loadAgain()
     else setTimeout(connect, retryMs)
   })
   listen()
 }
 
-// All tabs share the session: without this, the others would go on showing data.
-const tabs = new BroadcastChannel('logout')
-tabs.addEventListener('message', () => location.reload())
+// All tabs share the session: without this, the others would go on showing data, or another operator.
+const tabs = new BroadcastChannel('session')
+tabs.addEventListener('message', ({ data }) => (data === 'login' ? loadAgain() : location.reload()))
 byId('logout').addEventListener('click', async () => {
   // Whatever the answer, what is shown must go: the session may be over already.
   await request('POST', '/logout').catch(() => {})
-  tabs.postMessage(null)
+  tabs.postMessage('logout')
   location.reload()
 })
 connect()

@@ -1,4 +1,4 @@
-/** Whether this browser has a session, and the way to the login when it has none. */
+/** Whether this browser has a session. Without one, or with another, the page must be loaded again. */
 
 const timeoutMs = 15_000
 
@@ -13,7 +13,7 @@ export async function pageNow() {
 }
 
 /** Not before a dialog is closed: it may show a new key, which nobody can show again. */
-export function toLogin() {
+export function loadAgain() {
   const dialog = document.querySelector('dialog')
   if (dialog) dialog.addEventListener('close', () => location.reload())
   else location.reload()
