@@ -5,7 +5,7 @@ import { chown, copyFile, readFile, stat, writeFile } from 'node:fs/promises'
 import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { readAddress } from '../../src/postgres/address.ts'
 import { dial } from '../../src/postgres/dial.ts'
 import { createPool } from '../../src/postgres/pool.ts'
@@ -204,29 +204,40 @@ t.test('with sslnegotiation=direct the client asks for the protocol that Postgre
   client.destroy()
 })
 
-t.test('plain text behind the answer that there is TLS is refused', async (t) => {
-  const injecting = createServer((socket) => socket.once('data', () => socket.end('SE')))
-  injecting.listen(0, address)
-  await once(injecting, 'listening')
-  t.teardown(() => injecting.close())
-  const { port } = injecting.address() as AddressInfo
+/** Asks for TLS where each of these is sent when bytes arrive; the last one ends the connection. */
+async function dialAnswering(t: Test, ...texts: string[]) {
+  const answering = createServer((socket) =>
+    socket.on('data', () =>
+      texts.length > 1 ? socket.write(texts.shift()!) : socket.end(texts.shift() ?? ''),
+    ),
+  )
+  answering.listen(0, address)
+  await once(answering, 'listening')
+  t.teardown(() => answering.close())
+  const { port } = answering.address() as AddressInfo
   const to = readAddress(`postgres://${address}:${port}/x?sslmode=require`, {})
-  const dialled = dial(to.hosts[0]!, to, 5000, new AbortController().signal)
+  return dial(to.hosts[0]!, to, 5000, new AbortController().signal)
+}
+
+t.test('plain text behind the answer that there is TLS is refused', async (t) => {
+  const dialled = dialAnswering(t, 'SE')
   await t.rejects(dialled, { message: 'what answers there is not Postgres', isFinal: true })
 })
 
 t.test('a TLS fault is in words', async (t) => {
-  const halfTls = createServer((socket) => {
-    socket.once('data', () => {
-      socket.once('data', () => socket.end('HTTP/1.1 400 Bad Request'))
-      socket.write('S')
-    })
-  })
-  halfTls.listen(0, address)
-  await once(halfTls, 'listening')
-  t.teardown(() => halfTls.close())
-  const { port } = halfTls.address() as AddressInfo
-  const to = readAddress(`postgres://${address}:${port}/x?sslmode=require`, {})
-  const dialled = dial(to.hosts[0]!, to, 5000, new AbortController().signal)
+  const dialled = dialAnswering(t, 'S', 'HTTP/1.1 400 Bad Request')
   await t.rejects(dialled, { message: 'TLS: wrong version number', isFinal: true })
+})
+
+t.test('a Postgres that has no process left for the connection may have one later', async (t) => {
+  await t.rejects(dialAnswering(t, 'Ecould not fork'), { code: 'CONNECTION_CLOSED', isFinal: false })
+})
+
+t.test('a Unix socket needs no TLS', async (t) => {
+  const local = createServer().listen(join(folder, '.s.PGSQL.5432'))
+  await once(local, 'listening')
+  t.teardown(() => local.close())
+  const to = readAddress(`postgres://db/x?host=${folder}&sslmode=require`, {})
+  const client = await dial(to.hosts[0]!, to, 5000, new AbortController().signal)
+  client.destroy()
 })
