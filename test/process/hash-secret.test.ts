@@ -65,6 +65,13 @@ t.test('under a new secret that is accepted it starts, and the old keys are unkn
 t.test('under the previous secret the keys are known, so it starts', async (t) => {
   const { sql, verify } = await begin(t)
   t.equal(await verify({ HASH_SECRET: wrong, HASH_SECRET_PREVIOUS: hashSecret }), 200)
-  await sql`update users set deleted_at = now()`
-  t.equal(await verify({ HASH_SECRET: wrongToo }), 401, 'without usable keys there is nothing to lose')
+  for (const [change, undo] of [
+    ['update api_keys set revoked_at = now()', 'update api_keys set revoked_at = null'],
+    ['update api_keys set expires_at = now()', 'update api_keys set expires_at = null'],
+    ['update users set deleted_at = now()', 'update users set deleted_at = null'],
+  ] as const) {
+    await sql.unsafe(change)
+    t.equal(await verify({ HASH_SECRET: wrongToo }), 401, 'without usable keys there is nothing to lose')
+    await sql.unsafe(undo)
+  }
 })
