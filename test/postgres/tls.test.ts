@@ -118,6 +118,7 @@ const servers: [what: string, certificate: Certificate | null, cases: Case[]][] 
       [address, { sslmode: 'require' }, noTls],
       [address, { sslmode: 'verify-ca', sslrootcert: root }, noTls],
       [address, { sslmode: 'prefer' }, false],
+      [address, { sslmode: 'allow' }, false],
     ],
   ],
 ]
