@@ -67,6 +67,17 @@ t.test('tokens guard everything but the probes and the page with the login', asy
   t.equal(await status('/admin/nothing', token), 404)
 })
 
+t.test('a query parameter that no route takes is refused, not ignored', async (t) => {
+  const token = 'a-token-of-adas-own'
+  const app = ops({ tokens: [{ name: 'ada', token }] })
+  const headers = { authorization: `Bearer ${token}` }
+  for (const [method, url] of [
+    ['GET', '/admin/instances?limit=1'],
+    ['DELETE', '/admin/users/usr_1?force=1'],
+  ] as const)
+    t.match((await app.inject({ method, url, headers })).json().error, { code: 'unknown_parameter' }, url)
+})
+
 t.test('an address that is refused too often locks out its /64, and nobody else', async (t) => {
   const token = 'a-token-of-adas-own'
   const app = ops({ tokens: [{ name: 'ada', token }], now: () => 0 })
