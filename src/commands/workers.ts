@@ -2,6 +2,7 @@
  * `serve --workers N`: several instances that share PORT, each a process of its own. The first
  * process starts them, replaces those that die, and passes a stop on. It answers no request.
  */
+import type { ChildProcess } from 'node:child_process'
 import cluster, { type Worker } from 'node:cluster'
 import { once } from 'node:events'
 import { availableParallelism } from 'node:os'
@@ -92,6 +93,7 @@ export function startWorkers(count: number, { opsPort }: Pick<Config, 'opsPort'>
       } catch (err) {
         return ended({ err })
       }
+      closeUntaken(worker.process)
       const state = { isStopping: false }
       running.set(worker, state)
       worker.on('message', (message) => {
@@ -137,4 +139,26 @@ export function startWorkers(count: number, { opsPort }: Pick<Config, 'opsPort'>
       await Promise.all(ended)
     },
   }
+}
+
+/**
+ * Node sends a connection to a worker and closes its own copy when the worker replies. If the worker
+ * dies first, the copy stays open, and the client waits without an answer. The workers share one
+ * port, and each gets the next connection when it has replied to the last.
+ */
+function closeUntaken(worker: ChildProcess) {
+  let untaken: { seq: unknown; connection: { close(): void } } | undefined
+  const send = worker.send.bind(worker) as (...args: unknown[]) => boolean
+  worker.send = (...args: unknown[]) => {
+    const [message, connection] = args as [{ seq?: unknown }, { close(): void } | undefined]
+    if (connection) untaken = { seq: message.seq, connection }
+    return send(...args)
+  }
+  // A connection that the worker refuses is passed on.
+  worker.on('internalMessage', ({ ack }) => {
+    if (ack === untaken?.seq) untaken = undefined
+  })
+  // Not at its exit, when a reply may still be unread, nor when it disconnects: Node does not report
+  // that while it waits for a reply.
+  worker.once('close', () => untaken?.connection.close())
 }

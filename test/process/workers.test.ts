@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { copyFile, mkdir, rename, rm, writeFile } from 'node:fs/promises'
-import { createServer, type Server } from 'node:net'
+import { connect, createServer, type Server } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -87,6 +87,26 @@ if (isShared) {
     t.equal((await processTree(service.pid)).length, 3)
     service.kill('SIGTERM')
     t.match(await service.ended, { code: 0 }, 'a stop waits for those that run')
+  })
+
+  t.test('a connection that a worker has not taken when it is killed is closed', async (t) => {
+    const service = await serve(t)
+    const [, frozen] = await processTree(service.pid)
+    send([frozen!], 'SIGSTOP')
+    const { hostname, port } = new URL(service.url)
+    const sockets = Array.from({ length: 20 }, () => connect(Number(port), hostname))
+    t.teardown(() => sockets.map((socket) => socket.destroy()))
+    let answered = 0
+    let closed = 0
+    for (const socket of sockets) {
+      socket.once('data', () => answered++)
+      socket.on('error', () => {}).once('close', () => closed++)
+      socket.write('GET /docs HTTP/1.1\r\nHost: localhost\r\n\r\n')
+    }
+    await until('the other worker has answered all but one', () => answered === 19)
+    send([frozen!], 'SIGKILL')
+    await until('that one is closed', () => closed === 1)
+    t.equal(answered, 19)
   })
 
   t.test('one that cannot be replaced at once is tried again, on its own port for operators', async (t) => {
