@@ -2,8 +2,11 @@
 // and usage, whole days at a time, and says so.
 import postgres from 'postgres'
 import t from 'tap'
+import { readConfig } from '../../src/config.ts'
+import { openStores } from '../../src/wiring/stores.ts'
 import { type Instance, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
+import { externalEnv } from './latchkey.ts'
 import { until } from './until.ts'
 
 t.test(
@@ -96,7 +99,9 @@ t.test(
   'what cannot be dropped is reported, after the coming days are there and others dropped',
   async (t) => {
     const services = await useServices(t)
-    const { stores } = (await startInstance(t, services)).service
+    // Not those of an instance, whose own round may drop them first.
+    const stores = await openStores(readConfig(externalEnv(services)), { role: 'serve' })
+    t.teardown(() => stores.close())
     const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })
     t.teardown(() => sql.end({ timeout: 1 }))
     const [last] = await sql`
