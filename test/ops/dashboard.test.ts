@@ -875,6 +875,10 @@ test('it fits a phone and the dark, and keeps nobody out', async (t, browser) =>
     t.strictSame(await barriersOf(page), [], `${colorScheme} ${viewport.width}`)
     const tooWide = await page.evaluate<boolean>('document.documentElement.scrollWidth > innerWidth')
     t.notOk(tooWide, 'nothing sticks out')
+    await shown(page, 'this page')
+    const hidden =
+      '(table => table.scrollWidth > table.clientWidth)(document.querySelector("#instances .scroll"))'
+    t.equal(await page.evaluate(hidden), viewport.width === 360, 'only a phone has to scroll the table')
     await page.keyboard.press('Tab')
     t.equal(await page.evaluate('document.activeElement.id'), 'query', 'the search comes first')
     await page.locator('.minutes li button').last().click()

@@ -31,7 +31,12 @@ const counting = { shared: 'in Redis', local: 'by itself', memory: 'in memory' }
 /** `here`: the id of the instance that this page comes from. */
 export function showInstances({ instances, complete }, here) {
   const rows = instances.map(({ id, version, started_at, seen_at, alive, redis, postgres }) => [
-    el('span', {}, el('code', { textContent: id }), id === here ? ' (this page)' : null),
+    el(
+      'div',
+      {},
+      el('code', { textContent: id }),
+      id === here ? el('div', { className: 'note', textContent: 'this page' }) : null,
+    ),
     alive
       ? el('span', { className: 'state good', textContent: 'alive' })
       : el('span', { className: 'state bad', textContent: `silent for ${duration(nowS() - seen_at)}` }),
