@@ -67,16 +67,22 @@ export function createSend(token: string, options: ClientOptions): Send {
   if (typeof token !== 'string' || !visibleAscii.test(token))
     throw new TypeError('The key or token must be visible ASCII characters.')
 
-  return async <T>(call: Call): Promise<T> => {
-    for (let attempt = 0; ; attempt++) {
-      try {
-        return (await once(call)) as T
-      } catch (error) {
-        const waitMs =
-          attempt < retries && error instanceof LatchkeyError ? waitAfter(error, call, attempt) : null
-        if (waitMs === null) throw error
-        await sleep(waitMs, call.signal)
+  return async <T>(given: Call): Promise<T> => {
+    const following = given.signal && follow(given.signal)
+    const call = { ...given, ...following }
+    try {
+      for (let attempt = 0; ; attempt++) {
+        try {
+          return (await once(call)) as T
+        } catch (error) {
+          const waitMs =
+            attempt < retries && error instanceof LatchkeyError ? waitAfter(error, call, attempt) : null
+          if (waitMs === null) throw error
+          await sleep(waitMs, call.signal)
+        }
       }
+    } finally {
+      following?.end()
     }
   }
 
@@ -149,9 +155,34 @@ function parse(text: string): unknown {
   }
 }
 
-function sleep(ms: number, given: AbortSignal | undefined): Promise<void> {
-  // A signal of our own, because Node warns of a leak if one signal has many listeners.
-  const signal = given && AbortSignal.any([given])
+/** The calls under way with each signal that was given. */
+const calls = new WeakMap<AbortSignal, Set<AbortController>>()
+
+/**
+ * A signal of the call's own, which aborts with the given one. Many calls may share that one, for
+ * years: it gets one listener for all of them, because Node warns of a leak if there are many, and
+ * no AbortSignal.any, which in Node 20 leaves an entry on it for good.
+ */
+function follow(given: AbortSignal) {
+  const own = new AbortController()
+  if (given.aborted) own.abort(given.reason)
+  const sharing = calls.get(given) ?? new Set()
+  if (sharing.size === 0) given.addEventListener('abort', abortAll)
+  calls.set(given, sharing.add(own))
+  return {
+    signal: own.signal,
+    end() {
+      sharing.delete(own)
+      if (sharing.size === 0) given.removeEventListener('abort', abortAll)
+    },
+  }
+}
+
+function abortAll(this: AbortSignal) {
+  for (const call of calls.get(this)!) call.abort(this.reason)
+}
+
+function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
     const stop = () => {
       clearTimeout(timer)
