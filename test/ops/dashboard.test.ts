@@ -716,7 +716,7 @@ test('with a token there is a login, and nothing else before it', async (t, brow
   t.strictSame(page.problems, [])
 })
 
-test('a browser that stores no session is told so, and the form stays', async (t, browser) => {
+test('the login says so if the browser does not store the session', async (t, browser) => {
   const ops = await startOps(t, instance)
   const page = await browser.open(ops.url)
   // As if the cookie had been dropped.

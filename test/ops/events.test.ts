@@ -102,7 +102,7 @@ t.test('without tokens there is no session that could end', async (t) => {
   t.match(events.hello, { operator: 'local', can_log_out: false })
 })
 
-t.test('with 50 viewers connected, one more is told to come back later', async (t) => {
+t.test('with 50 viewers connected, the next one gets a 503 with Retry-After', async (t) => {
   const full = await startOps(t, instance)
   const viewers = await Promise.all(Array.from({ length: 50 }, () => watch(full)))
   t.teardown(() => {
