@@ -69,7 +69,7 @@ export function createSend(token: string, options: ClientOptions): Send {
 
   return async <T>(given: Call): Promise<T> => {
     const following = given.signal && follow(given.signal)
-    const call = { ...given, ...following }
+    const call = following === undefined ? given : { ...given, signal: following.signal }
     try {
       for (let attempt = 0; ; attempt++) {
         try {
