@@ -2,7 +2,7 @@
 import { clockFinding, type Finding, withoutAddress } from '../rules/finding.ts'
 import { Unavailable } from '../stores.ts'
 import { adviceOn, grantsSection, primaryAdvice } from './faults.ts'
-import { keysBySecret } from './hash-secrets.ts'
+import { keysBySecret, usableKeys } from './hash-secrets.ts'
 import { compareSchema, MigrationChanged, requireSearchPath } from './migrations.ts'
 import { createPool, type Query } from './pool.ts'
 import type { SslSettings } from './ssl.ts'
@@ -68,20 +68,21 @@ export async function examinePostgres(options: ExamineOptions): Promise<Finding[
     await pool.close()
     return [unreachable(error as Error)]
   }
-  const checks: [about: string, check: (sql: Query) => Promise<Finding | Finding[]>][] = [
+  const checks: [about: string, check: (sql: Query) => Promise<Finding | null>][] = [
     ['schema', (sql) => schema(sql, url)],
     ['Postgres privileges', privileges],
     ['audit partitions', partitions],
-    ['hash secret', async (sql) => [await secrets(sql, options), ...(await prefixes(sql, options))]],
+    ['hash secret', (sql) => secrets(sql, options)],
+    ['key prefix', (sql) => prefixes(sql, options)],
   ]
   for (const [about, check] of checks) {
-    const failed = (error: Error): Finding => {
+    const finding = await pool.run(check).catch((error): Finding => {
       return { about, state: 'wrong', found: reasonOf(error), advice: adviceAfter(error) }
-    }
-    const found = [await pool.run(check).catch(failed)].flat()
-    findings.push(...found)
+    })
+    if (finding === null) continue
+    findings.push(finding)
     // Without its tables there is nothing more to look at.
-    if (about === 'schema' && found[0]!.state === 'wrong') break
+    if (about === 'schema' && finding.state === 'wrong') break
   }
   await pool.close()
   return findings
@@ -252,16 +253,15 @@ async function secrets(sql: Query, { secretId, previousSecretId }: ExamineOption
   return { about, state: 'ok', found: usable === 0 ? 'no usable keys yet' : `fits all ${usable} usable keys` }
 }
 
-/** Nothing if all usable keys have the prefix. */
-async function prefixes(sql: Query, { tokenPrefix }: ExamineOptions): Promise<Finding[]> {
+/** Null if all usable keys have the prefix. */
+async function prefixes(sql: Query, { tokenPrefix }: ExamineOptions): Promise<Finding | null> {
   const [row] = await sql`
     select count(*)::float8 as usable,
       (count(*) filter (where not starts_with(key_prefix, ${`${tokenPrefix}_`})))::float8 as other
-    from api_keys join users on users.id = user_id
-    where revoked_at is null and coalesce(expires_at, 'infinity') > now() and deleted_at is null`
+    from ${usableKeys(sql)}`
   const { usable, other } = row!
-  if (other === 0) return []
+  if (other === 0) return null
   const found = `${other} of ${usable} usable keys have another prefix, and are refused`
   const advice = 'Set KEY_PREFIX to the prefix they were made with, or revoke them.'
-  return [{ about: 'key prefix', state: other === usable ? 'wrong' : 'note', found, advice }]
+  return { about: 'key prefix', state: other === usable ? 'wrong' : 'note', found, advice }
 }

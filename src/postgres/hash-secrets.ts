@@ -21,12 +21,15 @@ export async function hasOnlyKeysOfOtherSecrets(sql: Query, secretIds: string[])
   return row!.found
 }
 
+/** Each usable key, with its owner. */
+export const usableKeys = (sql: Query) => sql`
+  api_keys join users on users.id = user_id
+  where revoked_at is null and coalesce(expires_at, 'infinity') > now() and deleted_at is null`
+
 /** How many usable keys are stored under each secret, by its id. */
 export async function keysBySecret(sql: Query): Promise<Map<string, number>> {
   const rows = await sql`
     select hash_secret_id as secret_id, count(*)::float8 as keys
-    from api_keys join users on users.id = user_id
-    where revoked_at is null and coalesce(expires_at, 'infinity') > now() and deleted_at is null
-    group by 1`
+    from ${usableKeys(sql)} group by 1`
   return new Map(rows.map(({ secret_id, keys }) => [secret_id, keys]))
 }
