@@ -1,4 +1,4 @@
-/** latchkey audit …: the only way to see why a request was refused. */
+/** latchkey audit …: why requests were refused, and what was changed. */
 import { type AuditReason, auditReasons } from '../../schemas/bounds.ts'
 import type { Config } from '../config.ts'
 import { tokenFormat } from '../rules/token.ts'

@@ -1,13 +1,12 @@
-/** Prints new audit entries as they are written, like `tail -f`, until it is stopped. */
+/** Follows the audit log, like `tail -f`, until it is stopped. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { auditEvents } from '../../schemas/bounds.ts'
 import { type AuditEntry, type AuditFilter, type AuditLog, Unavailable } from '../stores.ts'
 
 const pollMs = 1000
 /**
- * An entry has the time at which its change began, and is visible only once that has committed: a
- * change may take as long as the pool allows an operator (30 s). So each poll reads the last
- * seconds again.
+ * An entry is dated when it is written, but visible only once its change has committed. That may take
+ * as long as the pool allows an operator (30 s), so each poll reads the last seconds again.
  */
 const overlapS = 35
 /** Read of each event in one poll. More in a second is a flood, which nobody reads line by line. */
