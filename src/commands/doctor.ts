@@ -17,10 +17,10 @@ export const doctor = command('doctor', {
     const margin = ' '.repeat(8)
     return {
       json: { ok: wrong === 0, findings },
-      lines: rows.flatMap((row, i) => [
-        row,
-        ...[findings[i]!.advice ?? []].flat().map((text) => margin + text),
-      ]),
+      lines: rows.flatMap((row, i) => {
+        const { advice } = findings[i]!
+        return advice === undefined ? row : [row, margin + advice]
+      }),
       fault: wrong === 0 ? undefined : `${wrong} of ${findings.length} checks found something wrong`,
     }
   },
