@@ -40,8 +40,8 @@ export interface AppOptions<C extends Caller>
    */
   onAnswer: (status: number, route?: string, seconds?: number) => void
   onError: (error: ApiError, request: FastifyRequest | null, requestId: string) => void
-  /** Called for each request, for debugging. */
-  onRequest?: (request: FastifyRequest, status: number, ms: number) => void
+  /** Called after each response, for debugging. */
+  onResponse?: (request: FastifyRequest, status: number, ms: number) => void
 }
 
 declare module 'fastify' {
@@ -64,7 +64,7 @@ declare module 'fastify' {
 const keepAliveTimeoutMs = 75_000
 
 export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInstance {
-  const { config, verify, record, hit, tokenFormat, onError, onRequest, onAnswer } = options
+  const { config, verify, record, hit, tokenFormat, onError, onResponse, onAnswer } = options
   const { baseUrl, port, defaultRateLimitRpm, maxRateLimitRpm } = config
   const basePath = baseUrl === null ? '' : pathOf(baseUrl)
   const { redact } = tokenFormat
@@ -112,9 +112,9 @@ export function createApp<C extends Caller>(options: AppOptions<C>): FastifyInst
     },
   })
   app.register(httpFraming, { newRequestId })
-  if (onRequest) {
+  if (onResponse) {
     app.addHook('onResponse', async (request, reply) =>
-      onRequest(request, reply.statusCode, reply.elapsedTime),
+      onResponse(request, reply.statusCode, reply.elapsedTime),
     )
   }
   app.register(openapi, publicOpenApi({ serverUrl, docsBase }))

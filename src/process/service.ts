@@ -55,7 +55,7 @@ export async function openService(config: Config, log: Log, options: GuardingOpt
     onAnswer: metrics.answered,
     onError,
     ...(log.isLevelEnabled('debug') && {
-      onRequest(request: FastifyRequest, status: number, ms: number) {
+      onResponse(request: FastifyRequest, status: number, ms: number) {
         log.debug(
           { request_id: request.id, status, ms: Math.round(ms * 1000) / 1000, ...logged(request) },
           'answered',
