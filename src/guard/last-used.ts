@@ -50,9 +50,9 @@ export function createLastUsed(options: {
     if (known === undefined ? noted.size < pendingMax : known < atS) noted.set(keyId, atS)
   }
 
-  function report(now: boolean, reason: string) {
-    if (now !== written) onMode?.(now, reason)
-    written = now
+  function report(isWritten: boolean, reason: string) {
+    if (isWritten !== written) onMode?.(isWritten, reason)
+    written = isWritten
   }
 
   async function flush() {

@@ -46,8 +46,8 @@ export async function scanServer(redis: Redis, options: ServerScan): Promise<Err
     cursor = slice.cursor
     if (cursor === '0') break
     const elapsedMs = performance.now() - startedMs
-    const now = typeof share === 'number' ? share : share()
-    await sleep(pauseMs(slice.usedMs, elapsedMs, now), undefined, { signal }).catch(() => {})
+    const shareNow = typeof share === 'number' ? share : share()
+    await sleep(pauseMs(slice.usedMs, elapsedMs, shareNow), undefined, { signal }).catch(() => {})
   }
   return null
 }
