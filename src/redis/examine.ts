@@ -10,6 +10,7 @@ import { connectRedis, requireRedisDatabase } from './connect.ts'
 import { createRedisCounter } from './counter.ts'
 import { Cluster, type Redis } from './ioredis.ts'
 import { outageOf } from './outage.ts'
+import { millisOf } from './scan-server.ts'
 import { withTimeout } from './with-timeout.ts'
 
 /** A counter tries a new server for a second before it says what is wrong. */
@@ -156,9 +157,8 @@ async function examineServer(node: Redis, isCluster: boolean): Promise<Finding[]
   const ask = <T>(sent: Promise<T>) => withTimeout(sent, answerTimeoutMs)
   try {
     const beforeMs = Date.now()
-    const [seconds, micros] = await ask(node.time())
+    const serverMs = millisOf(await ask(node.time()))
     const afterMs = Date.now()
-    const serverMs = Number(seconds) * 1000 + Number(micros) / 1000
     const rows = [clockFinding(`Redis clock${where}`, serverMs, beforeMs, afterMs)]
     if (afterMs - beforeMs > slowMs) rows.push(slow(`Redis${where}`, afterMs - beforeMs))
     const info = await ask(node.info()).catch(() => null)

@@ -3,7 +3,7 @@ import { type MinuteCounts, visitCounts } from '../memory/minute-counts.ts'
 import type { Counter, Outage, VisitCounts } from '../stores.ts'
 import { Cluster, type Redis } from './ioredis.ts'
 import { outageOf } from './outage.ts'
-import { scanServer } from './scan-server.ts'
+import { millisOf, scanServer } from './scan-server.ts'
 import { counterKey } from './scripts.ts'
 import { notConnected, type Servers } from './servers.ts'
 import type { Shard } from './shard.ts'
@@ -108,10 +108,7 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
     },
     async now() {
       const clocks = [...shards].map(async ([server, shard]) => {
-        const clock = async () => {
-          const [seconds, micros] = await servers.connection(server)!.time()
-          return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000)
-        }
+        const clock = async () => Math.floor(millisOf(await servers.connection(server)!.time()))
         return (await ask(shard, clock, shard.nowMs)).value
       })
       return Math.min(...(await Promise.all(clocks)))

@@ -95,5 +95,5 @@ function toCounts(text: string): KeyCount[] {
   return counts
 }
 
-/** Of the server's clock. */
-const millisOf = ([seconds, micros]: number[]) => Number(seconds) * 1000 + Number(micros) / 1000
+/** The answer to TIME in Unix milliseconds, with fractions. */
+export const millisOf = ([seconds, micros]: number[]) => Number(seconds) * 1000 + Number(micros) / 1000
