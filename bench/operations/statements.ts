@@ -24,7 +24,7 @@ export const storesOn = (pool: Pool) => ({
     { lookups: pool, management: pool, background: pool, operator: pool },
     { keysPerUserMax, publish: async () => {} },
   ),
-  audit: createAuditLog({ audit: pool, operator: pool }),
+  audit: createAuditLog({ audit: pool, management: pool }),
 })
 
 /** One connection, without a time limit. */

@@ -38,10 +38,10 @@ const columns = [
 /** Refused operators wait in their own queue for at most half of the connections. */
 const operatorLane = 'operators'
 
-/** `operator`: for what operators read. */
-export function createAuditLog(pools: { audit: Pool; operator: Pool }): AuditLog {
+/** `management`: for what operators read. */
+export function createAuditLog(pools: { audit: Pool; management: Pool }): AuditLog {
   const read = async (work: (sql: Query) => PromiseLike<readonly Row[]>, lane?: string) =>
-    (await pools.operator.run(async (sql) => work(sql), lane)).map(toEntry)
+    (await pools.management.run(async (sql) => work(sql), lane)).map(toEntry)
 
   return {
     recordRefusals: (refusals) =>
@@ -76,7 +76,7 @@ export function createAuditLog(pools: { audit: Pool; operator: Pool }): AuditLog
       ),
 
     countRefusals: (by, { limit, ...span }) =>
-      pools.operator.run(async (sql) => {
+      pools.management.run(async (sql) => {
         const rows = await sql`
           select ${by === 'ip' ? addressGroup(sql) : sql(by)} as value, count(*)::float8 as refusals from audit_log
           where event in ${sql(refusalEvents)}
@@ -87,7 +87,7 @@ export function createAuditLog(pools: { audit: Pool; operator: Pool }): AuditLog
       }),
 
     now: () =>
-      pools.operator.run(async (sql) => {
+      pools.management.run(async (sql) => {
         const [row] = await sql`select extract(epoch from clock_timestamp())::float8 * 1000 as now_ms`
         return row!.now_ms
       }),

@@ -27,10 +27,10 @@ const isTaken = (error: unknown) =>
 export interface UserPools {
   management: Pool
   /** For changes of all keys of a user, who may have many. */
-  bulk: Pool
+  operator: Pool
 }
 
-export function createUserStore({ management: pool, bulk }: UserPools, publish: Publish): UserStore {
+export function createUserStore({ management: pool, operator }: UserPools, publish: Publish): UserStore {
   const inLane = <T>(lane: Operator | null | undefined, work: (sql: Query) => Promise<T>) =>
     pool.run(work, lane ?? undefined)
 
@@ -40,8 +40,8 @@ export function createUserStore({ management: pool, bulk }: UserPools, publish: 
   }
 
   /**
-   * Null if there is no such user. A change of many keys may take half a minute. Asking for the user
-   * first takes a second at most, and so does finding out that Postgres does not answer.
+   * Null if there is no such user. A change of many keys may take half a minute, so this reads the user
+   * first: if there is none, or Postgres does not answer, that shows within a second or so.
    */
   async function changeKeys<T>(
     id: string,
@@ -49,7 +49,7 @@ export function createUserStore({ management: pool, bulk }: UserPools, publish: 
     work: (sql: Query, committed: (rows: readonly Row[]) => void) => Promise<T>,
   ): Promise<T | null> {
     if ((await inLane(lane, (sql) => find(sql, id))) === null) return null
-    return runPublished({ pool: bulk, lane, publish }, (sql, committed) =>
+    return runPublished({ pool: operator, lane, publish }, (sql, committed) =>
       work(sql, (rows) => committed(rows.map((row) => ({ keyId: row.key_id, version: row.key_version })))),
     )
   }

@@ -96,12 +96,12 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
       onPublished: options.onPublished,
     })
     // The admin API answers in the time of a request; at the command line, a person waits.
-    const operatorPool = isCommand ? pools.operator : pools.management
+    const management = isCommand ? pools.operator : pools.management
     const usage = createUsageStore(pools)
     return {
       keys: createKeyStore(pools, { keysPerUserMax: config.maxKeysPerUser, publish }),
-      users: createUserStore({ management: operatorPool, bulk: pools.operator }, publish),
-      audit: createAuditLog({ audit: pools.audit, operator: operatorPool }),
+      users: createUserStore({ management, operator: pools.operator }, publish),
+      audit: createAuditLog({ audit: pools.audit, management }),
       usage,
       usageHistory: createUsageHistory({ usage, counter }),
       instances,

@@ -139,29 +139,26 @@ t.test('the list is narrowed by reason, by key, by time, and by all of them', as
   t.strictSame(await listed({ keyId: "' or true --" }), [])
 })
 
-t.test(
-  'questions use the connections of the operator, which wait longer than those of requests',
-  async (t) => {
-    const asked: string[] = []
-    const pool = (name: string) =>
-      ({
-        run: async () => {
-          asked.push(name)
-          return []
-        },
-      }) as unknown as Pool
-    const log = createAuditLog({ audit: pool('audit'), operator: pool('operator') })
-    await log.recordRefusals([refusal()])
-    await log.find('req_1')
-    await log.list({ limit: 10 })
-    t.strictSame(asked, ['audit', 'operator', 'operator'])
-  },
-)
+t.test('reading the log takes no connection from what records refusals', async (t) => {
+  const asked: string[] = []
+  const pool = (name: string) =>
+    ({
+      run: async () => {
+        asked.push(name)
+        return []
+      },
+    }) as unknown as Pool
+  const log = createAuditLog({ audit: pool('audit'), management: pool('management') })
+  await log.recordRefusals([refusal()])
+  await log.find('req_1')
+  await log.list({ limit: 10 })
+  t.strictSame(asked, ['audit', 'management', 'management'])
+})
 
 t.test('refused operators have a lane of their own: callers whose refusals wait stay answered', async (t) => {
   const lanes: (string | undefined)[] = []
   const pool = { run: async (_work, lane) => void lanes.push(lane) } as Partial<Pool> as Pool
-  const { recordOperatorRefusal, recordRefusals } = createAuditLog({ audit: pool, operator: pool })
+  const { recordOperatorRefusal, recordRefusals } = createAuditLog({ audit: pool, management: pool })
   const { keyId, userId, details, ...asked } = refusal()
   await recordOperatorRefusal({ ...asked, reason: 'wrong_token' })
   await recordRefusals([refusal()])
@@ -181,7 +178,7 @@ t.test('a page is read from an index, however often a key, its user or anybody w
   const watched = postgres(url, { max: 1, debug: (_, text, values) => sent.push({ text, values }) })
   t.teardown(() => watched.end({ timeout: 1 }))
   const pool = { run: (work) => work(watched, () => {}) } as Partial<Pool> as Pool
-  const { list } = createAuditLog({ audit: pool, operator: pool })
+  const { list } = createAuditLog({ audit: pool, management: pool })
   const [first] = await audit.list({ keyId, event: 'auth.refused', limit: 1 })
   const after = { ...first!, ms: Date.parse(first!.occurred_at) }
   for (const filter of [

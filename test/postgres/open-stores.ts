@@ -31,7 +31,7 @@ export async function openStores(t: Test, at?: string) {
     pool,
     url,
     sql,
-    audit: createAuditLog({ audit: pool, operator: pool }),
+    audit: createAuditLog({ audit: pool, management: pool }),
     /** The same database, with another limit of keys. */
     keysWithLimit: (keysPerUserMax: number) => storesOn(pool, { keysPerUserMax }).keys,
     async makeUser() {
@@ -86,7 +86,7 @@ export function storesOn(pool: Pool, { keysPerUserMax = 10_000, publishing = Pro
   }
   const pools = { lookups: pool, management: pool, background: pool, operator: pool }
   const keys = createKeyStore(pools, { keysPerUserMax, publish })
-  return { keys, users: createUserStore({ management: pool, bulk: pool }, publish), published }
+  return { keys, users: createUserStore({ management: pool, operator: pool }, publish), published }
 }
 
 const mintKey = keyMinter(
