@@ -3,16 +3,8 @@
  * value, so that the rule and the advice stay together.
  */
 import { type Static, type TObject, Type } from '@sinclair/typebox'
-import {
-  expiresAtEndS,
-  graceMaxS,
-  type KeyState,
-  keyStates,
-  nameMaxLength,
-  namePattern,
-  rateLimitMax,
-} from './bounds.ts'
-import { IdFilter, Limit, listOf, StartingAfter } from './list.ts'
+import { expiresAtEndS, graceMaxS, keyStates, nameMaxLength, namePattern, rateLimitMax } from './bounds.ts'
+import { IdFilter, Limit, listOf, OneOf, StartingAfter } from './list.ts'
 
 const nullable = { type: ['integer', 'null'] }
 
@@ -115,18 +107,11 @@ export const RotateKeyBody = Type.Object(
 
 export const KeyParams = Type.Object({ id: KeyId })
 
-const Status = Type.Unsafe<KeyState>({
-  type: 'string',
-  enum: keyStates,
-  description: 'Only keys in this state.',
-  suggestion: `Send one of ${keyStates.join(', ')}, once.`,
-})
-
 export const ListKeysQuery = Type.Object(
   {
     limit: Type.Optional(Limit),
     starting_after: Type.Optional(StartingAfter),
-    status: Type.Optional(Status),
+    status: Type.Optional(OneOf(keyStates, 'Only keys in this state.')),
   },
   { $id: 'ListKeysQuery', additionalProperties: false },
 )

@@ -13,8 +13,13 @@ export const StartingAfter = Type.String({
   suggestion: 'Send the `next_cursor` of the previous page, once.',
 })
 
-export const OneOf = <const T extends string>(values: readonly T[]) =>
-  Type.Unsafe<T>({ type: 'string', enum: values, suggestion: `Send one of ${values.join(', ')}, once.` })
+export const OneOf = <const T extends string>(values: readonly T[], description?: string) =>
+  Type.Unsafe<T>({
+    type: 'string',
+    enum: values,
+    ...(description && { description }),
+    suggestion: `Send one of ${values.join(', ')}, once.`,
+  })
 
 export const UnixSeconds = (description: string) =>
   Type.String({

@@ -1,6 +1,7 @@
 /** Leaked keys, as POST /admin/keys/scan finds them. */
 import { type Static, Type } from '@sinclair/typebox'
 import { operatorKeyStates } from './bounds.ts'
+import { KeyId, UserId } from './key.ts'
 
 export const scanTextMax = 1_048_576
 
@@ -28,12 +29,9 @@ export const ScanBody = Type.Object(
 
 const LeakedKey = Type.Object(
   {
-    id: Type.String({ description: 'Begins with `apk_`.', examples: ['apk_0mwpfalq000000q7v0awobx4c0'] }),
+    id: KeyId,
     key_prefix: Type.String({ description: 'The first characters of the key.', examples: ['lk_6losLXU'] }),
-    user_id: Type.String({
-      description: 'Begins with `usr_`.',
-      examples: ['usr_0mwpfal3g00000q7v0awobx4c0'],
-    }),
+    user_id: UserId,
     state: Type.Unsafe<(typeof operatorKeyStates)[number]>({
       type: 'string',
       enum: operatorKeyStates,

@@ -2,7 +2,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { type UsageStep, usageSteps } from './bounds.ts'
 import { KeyId } from './key.ts'
-import { UnixSeconds } from './list.ts'
+import { OneOf, UnixSeconds } from './list.ts'
 
 export const UsageQuery = Type.Object(
   {
@@ -10,14 +10,7 @@ export const UsageQuery = Type.Object(
       UnixSeconds('Unix seconds. Default: 60 minutes, 48 hours or 30 days before `until`.'),
     ),
     until: Type.Optional(UnixSeconds('Unix seconds: only steps that begin before. Default: now.')),
-    step: Type.Optional(
-      Type.Unsafe<UsageStep>({
-        type: 'string',
-        enum: usageSteps,
-        description: 'The length of a step. Default: minute.',
-        suggestion: `Send one of ${usageSteps.join(', ')}, once.`,
-      }),
-    ),
+    step: Type.Optional(OneOf(usageSteps, 'The length of a step. Default: minute.')),
   },
   { $id: 'UsageQuery', additionalProperties: false },
 )
