@@ -87,7 +87,7 @@ export function errorResponse(
   const isEarly = codes.some((code) => early.has(code))
   const examples = codes.map((code) => [
     code,
-    { summary: errorTable[code].message, value: exampleOf(code, docsBase) },
+    { summary: errorTable[code].message, value: errorExample(code, docsBase) },
   ])
   const content: MediaType = {
     schema: { $ref: '#/components/schemas/ErrorEnvelope' },
@@ -114,7 +114,7 @@ export const headersOf = (names: readonly HeaderName[], required: boolean): Reco
     }),
   )
 
-function exampleOf(code: ErrorCode, docsBase: string) {
+function errorExample(code: ErrorCode, docsBase: string) {
   const { type, message, suggestion }: ErrorRow = errorTable[code]
   const [request_id] = responseHeaders['x-request-id'].examples as [string]
   return { error: { type, code, message, param: '', docs_url: docsBase + code, request_id, suggestion } }
