@@ -110,7 +110,10 @@ function harmless(log: Lines): Lines {
       } catch {}
     }
   return {
-    ...{ debug: writer('debug'), info: writer('info'), warn: writer('warn'), error: writer('error') },
+    debug: writer('debug'),
+    info: writer('info'),
+    warn: writer('warn'),
+    error: writer('error'),
     isLevelEnabled: (level) => log.isLevelEnabled?.(level) !== false,
   }
 }
