@@ -372,8 +372,8 @@ export interface UserStore {
     actor: Actor,
   ): Promise<{ ok: true; user: User } | { ok: false; reason: 'absent' } | ExternalIdTaken>
   /**
-   * When it resolves, every instance refuses them. How many were not revoked before; null if there
-   * is no such user.
+   * Resolves once every instance refuses the keys, to the number of those that were not revoked before;
+   * null if there is no such user.
    */
   revokeKeys(id: string, actor: Actor): Promise<number | null>
   /**
@@ -518,7 +518,7 @@ export interface AuditFilter {
   after?: AuditPosition | undefined
 }
 
-/** How many refusals there were for each of these, the most frequent first. */
+/** The number of refusals for each value, the most frequent first. */
 export type RefusalCounts = { value: string | null; refusals: number }[]
 
 export interface AuditLog {

@@ -5,7 +5,7 @@
 import { errorOf, LatchkeyError, noResponse } from './errors.ts'
 
 export interface ClientOptions {
-  /** Where the service is, for example `https://keys.example.com`. A path is kept. */
+  /** Where the service is, for example `https://keys.example.com`. It may have a path. */
   baseUrl: string
   /**
    * For one attempt, from the first byte sent to the last one received: up to 2,147,483,647. Default

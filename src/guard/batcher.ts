@@ -6,7 +6,7 @@
 import { Overloaded, Unavailable } from '../stores.ts'
 
 export interface BatcherOptions<I, O> {
-  /** Which server answers, and for what: a log names it when it does not. */
+  /** The server and the purpose, for the error when it does not answer in time. */
   name: string
   /**
    * Resolves to one result for each item, in order. A rejection goes to every item of the batch.
@@ -21,7 +21,7 @@ export interface BatcherOptions<I, O> {
   /** Milliseconds from adding an item until it is given up. */
   timeoutMs: number
   onBatch?: (size: number) => void
-  /** How long the oldest item of a batch waited to be sent, and each item that was not sent. */
+  /** Called for each batch with its oldest item's wait, and for each item that was given up unsent. */
   onWait?: ((seconds: number) => void) | undefined
   onShed?: () => void
 }

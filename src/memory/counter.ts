@@ -28,7 +28,7 @@ export function createMemoryCounter(options: MemoryCounterOptions = {}): Counter
     for (const [keyId, { untilMonoMs }] of versions) if (untilMonoMs <= monoMs) versions.delete(keyId)
   }
 
-  /** 0 once no copy can be older: a database that was restored has a lower version for good. */
+  /** 0 once no copy can be older: a restored database has lower versions, which would stay refused. */
   function versionOf(keyId: string, monoMs: number): number {
     const known = versions.get(keyId)
     return known !== undefined && monoMs < known.untilMonoMs ? known.version : 0

@@ -19,7 +19,7 @@ const lane = 'operator:dashboard'
 const keysShown = 10
 
 export function liveSources({ service, board, fleet }: LiveSourcesOptions) {
-  /** Of this second: it has two events. */
+  /** Of this second. Two events are made from it. */
   let reading: Promise<FleetView>
   /** Without traffic, this instance looks up no key, and would not notice that Postgres is down. */
   let postgresAnswers = true

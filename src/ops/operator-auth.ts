@@ -155,7 +155,7 @@ export const tooManyRefusals = (waitS: number, credential = 'token') =>
     headers: { 'retry-after': String(waitS) },
   })
 
-/** What to send where something else is needed than a token of OPS_TOKEN in a header. */
+/** What to send to routes that do not take a token from OPS_TOKEN in a header. */
 const suggestions: Record<string, string> = {
   metrics: 'Send `Authorization: Bearer …` with the METRICS_TOKEN of this service.',
   login:

@@ -134,8 +134,9 @@ function eventsOf({ event, reason }: AuditFilter): readonly AuditEvent[] {
 }
 
 /**
- * Events that are read at once, separated by commas. Those of one key, user or request are, from its
- * index. Others are read one by one, in the order of the primary key and no further than the limit.
+ * Which events are read together, separated by commas. Those of one key, user or request come from its
+ * index, so two reads do. Otherwise each event is read by itself, in the order of the primary key and
+ * no further than the limit.
  */
 function eventGroups(filter: AuditFilter): string[] {
   const { keyId, userId, requestId, limitsEach } = filter
@@ -146,8 +147,8 @@ function eventGroups(filter: AuditFilter): string[] {
 }
 
 /**
- * What to read. A key has entries that are not its own: if rotation made it, that of its predecessor,
- * and if it was revoked with all keys of its user, theirs, which has the time of the revocation.
+ * What to read. Two entries about a key do not name it: the rotation of its predecessor, if that made
+ * it, and the revocation of all keys of its user, which has the time at which the key was revoked.
  */
 function asked(sql: Query, filter: AuditFilter) {
   const keyId = filter.keyId === undefined ? null : safeId(filter.keyId)

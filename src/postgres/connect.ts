@@ -31,7 +31,7 @@ export interface Server {
    * writes, new connections go there. False once the signal is aborted.
    */
   findWritable(options: ConnectOptions, signal?: AbortSignal): Promise<boolean>
-  /** Those that this end has closed count until the server closes them too. */
+  /** A connection that we have closed counts until the server closes it too. */
   openConnections(): number
   /**
    * Lets statements in flight finish, for at most a second. Then no connection is left, even if the

@@ -131,7 +131,7 @@ export function createUsageStore({ management, usage, rollups }: UsagePools): Us
   }
 }
 
-/** Of a minute in usage_minutes: not every request is known to be stored. Its index has the same words. */
+/** Whether a minute in usage_minutes may lack requests. The index usage_minutes_incomplete says the same. */
 const isIncomplete = (sql: Query) =>
   sql`(stored is null or stored < reported or (may_lack_counts and unreported > 0))`
 

@@ -119,7 +119,7 @@ function watchCluster(client: Cluster, { onMasters, onLost }: Watcher): Servers 
       // Commands for a node without slots go to the nodes that have them.
       if (server === '' || !masters.has(server)) return null
       const node = connection(server)
-      // The cluster has left it out: unless it is known what is wrong with it, the others say why.
+      // The cluster has dropped this node. If its own fault is not known, those of the others say why.
       if (node === undefined) return fault ?? null
       return node.status === 'ready' ? null : (fault ?? notConnected())
     },

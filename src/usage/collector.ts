@@ -18,7 +18,7 @@ export interface CollectorOptions {
   usage: Omit<UsageStore, 'read'>
   /** A minute is stored, but not all of its requests. */
   onIncomplete: (minute: number) => void
-  /** This instance could store nothing for so long that these minutes are past, both included. */
+  /** This instance could not store these minutes, both included, before their counters might expire. */
   onSkipped: (first: number, last: number) => void
   /** Called with the reason when nothing can be stored, and with null when storing works again. */
   onFault: (error: Error | null) => void
@@ -53,7 +53,7 @@ export function createCollector(options: CollectorOptions): Collector {
   const { counter, usage, onIncomplete, onSkipped, onFault } = options
   /** What is not reported yet, by minute. */
   const reports = new Map<number, Required<UsageReport>>()
-  /** Those whose end is not reported yet. */
+  /** Minutes that were reported as begun, but not yet as ended. */
   const begun = new Set<number>()
   /** The last minute that is stored for good, as far as this instance knows. */
   let doneThrough: number | null = null
@@ -163,7 +163,7 @@ export function createCollector(options: CollectorOptions): Collector {
     }
   })
 
-  /** Beside the rest: after a long fault, it takes longer than counters live. */
+  /** Apart from storing: after a long fault, it takes longer than counters live. */
   const rollingUp = oneAtATime(async () => {
     await opening.run()
     const minute = openMinute
@@ -245,7 +245,7 @@ export function createCollector(options: CollectorOptions): Collector {
   }
 }
 
-/** A call while the work is under way gets that. */
+/** A call while the work is under way waits for that, and starts nothing. */
 function oneAtATime(work: () => Promise<void>) {
   let underWay: Promise<void> | null = null
   return {

@@ -1,4 +1,4 @@
-/** Bodies that never change while the process runs: sent with an ETag, so that a client asks again cheaply. */
+/** Bodies that never change while the process runs: sent with an ETag, so that asking again is cheap. */
 import { createHash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
