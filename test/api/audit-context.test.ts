@@ -35,7 +35,7 @@ t.test('behind a trusted gateway the entry has the method and path that its clie
   }
 })
 
-t.test('what it says is bounded, and without keys', async (t) => {
+t.test('what a gateway says of the original request is bounded, and without keys', async (t) => {
   const long = await forwarded({
     'x-forwarded-method': 'A'.repeat(5000),
     'x-forwarded-uri': `/${'a'.repeat(5000)}`,
@@ -47,7 +47,7 @@ t.test('what it says is bounded, and without keys', async (t) => {
   t.match(misplaced, { path: '/orders/lk_[redacted]/x', method: 'lk_[redacted]' })
 })
 
-t.test('anyone else cannot make up what the entry says', async (t) => {
+t.test('nobody but a trusted gateway can make up what the entry says', async (t) => {
   const headers = { 'x-forwarded-method': 'PATCH', 'x-forwarded-uri': '/forged' }
   const exposed = await startInstance(t, services)
   const elsewhere = await startInstance(t, services, { TRUST_PROXY: '192.0.2.0/24' })

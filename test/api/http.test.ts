@@ -64,7 +64,7 @@ t.test('a request whose head or body stops arriving is 408', async (t) => {
   t.equal(received, false, 'a connection without a request is closed without an answer')
 })
 
-t.test('the service finds no fault of its own in any of that', async (t) => {
+t.test('none of these requests is logged as a fault of the service', async (t) => {
   t.equal((await instance.ask('GET', '/v1/verify', { token })).status, 200)
   t.same(
     instance.log.filter(({ level }) => Number(level) >= 50),

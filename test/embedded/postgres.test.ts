@@ -394,7 +394,7 @@ for (const [what, lock] of [
   )
 }
 
-t.test('one that was replaced and ends at once kills its Postgres', async (t) => {
+t.test('a service that was replaced and ends at once kills its Postgres', async (t) => {
   const dataDir = await usedDir(t)
   const others = process.listeners('exit')
   await open(t, dataDir)

@@ -361,7 +361,7 @@ t.test('for 2 s after a failed look-up, requests with an old copy do not wait fo
   t.equal(await goesOn(), false)
 })
 
-t.test('a look-up that succeeds ends this', async (t) => {
+t.test('once a look-up has succeeded, a request with an old copy waits for its own again', async (t) => {
   const clock = setClock(t)
   const { cached, hit, verify, postgres } = gated()
   const key = await cached()

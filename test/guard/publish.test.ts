@@ -84,7 +84,7 @@ t.test('a change that waits for two seconds is reported as slow, once', async (t
   t.strictSame((await publish({ confirms: () => false })).slowAtMs, [])
 })
 
-t.test('after that answer it goes on trying for the rest of a minute', async (t) => {
+t.test('a change that was answered unconfirmed is tried again for the rest of a minute', async (t) => {
   const { tries } = await publish({ confirms: () => false })
   t.equal(tries.length, 1 + 60_000 / 200)
 })

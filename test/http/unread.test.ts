@@ -73,7 +73,7 @@ t.test('a response that is read slowly, and one that is still due, stay', async 
   t.notOk(due.destroyed)
 })
 
-t.test('both listeners do this, and for requests that are sent ahead', async (t) => {
+t.test('both listeners end connections that are not read, also with requests sent ahead', async (t) => {
   const clock = setClock(t)
   const rateLimits = { defaultRateLimitRpm: 1000, maxRateLimitRpm: 1000 }
   const stores = { tokenFormat: tokenFormat('lk') }

@@ -36,7 +36,7 @@ t.test('a key is created for any user, and its secret is shown once', async (t) 
   t.match(usual, { rate_limit_rpm: 1000, expires_at: null })
 })
 
-t.test('what this instance has just seen used has its last use', async (t) => {
+t.test('a key and a list show a use that is not stored yet', async (t) => {
   const { id, token } = await aKey()
   t.equal((await admin('GET', `keys/${id}`)).body.last_used_at, null)
   await verify(instance, token)
@@ -45,7 +45,7 @@ t.test('what this instance has just seen used has its last use', async (t) => {
   t.match((await admin('GET', `keys?key_prefix=${key_prefix}`)).body.data, [{ id, last_used_at }])
 })
 
-t.test('so has what a change answers', async (t) => {
+t.test('a change and a revocation show a use that is not stored yet', async (t) => {
   for (const [method, body] of [['PATCH', { name: 'used' }], ['DELETE']] as const) {
     const { id, token } = await aKey()
     await verify(instance, token)

@@ -119,7 +119,7 @@ t.test('without a token there is no stream, and a HEAD is none', async (t) => {
   expectError(t, await ops.ask('GET', '/admin/events'), 'operator_unauthorized')
 })
 
-t.test('it ends when the instance begins to drain, which then takes no viewer', async (t) => {
+t.test('a stream ends when the instance begins to drain, which then takes no viewer', async (t) => {
   let state: 'ready' | 'draining' = 'ready'
   const draining = await startOps(t, instance, { state: () => state })
   const ask = () => draining.ask('GET', '/admin/events', { token: ada })
@@ -172,7 +172,7 @@ t.test('a viewer that has left gives up its place without waiting for an event',
   await until('the stream has ended', () => received.endsWith('\r\n0\r\n\r\n'))
 })
 
-t.test('it ends after 15 minutes, so that a session which was ended meanwhile sees no more', async (t) => {
+t.test('a stream ends after 15 minutes, so that a session ended meanwhile sees no more', async (t) => {
   const clock = FakeTimers.install({
     toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'],
     shouldClearNativeTimers: true,

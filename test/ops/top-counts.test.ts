@@ -22,7 +22,7 @@ t.test('the highest counts stay, whatever else is added and how often', async (t
   t.equal(createTopCounts(5).highest(5).length, 0)
 })
 
-t.test('a few are found as many are', async () => {
+t.test('the few highest counts are those that sorting all of them finds', async () => {
   const counts = fc.array(fc.integer({ min: 1, max: 20 }), { minLength: 1, maxLength: 400 })
   fc.assert(
     fc.property(counts, fc.integer({ min: 1, max: 300 }), (counts, max) => {
@@ -35,7 +35,7 @@ t.test('a few are found as many are', async () => {
   )
 })
 
-t.test('it remembers no more than twice as many', async (t) => {
+t.test('at most twice as many counts are remembered as must be kept', async (t) => {
   const top = createTopCounts(10)
   for (let i = 0; i < 1000; i++) top.add([{ keyId: `apk_${i}`, count: i + 1 }])
   t.ok(top.highest(Infinity).length <= 20)

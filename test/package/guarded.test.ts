@@ -156,7 +156,7 @@ t.test('a client that resets its connection has its address in the audit log', a
   t.match(entry, { reason: 'unknown_key', ip: '127.0.0.1' })
 })
 
-t.test('so has one that cancels its stream of HTTP/2', async (t) => {
+t.test('a client that cancels its stream of HTTP/2 has its address in the audit log', async (t) => {
   const app = Fastify({ http2: true })
   t.teardown(() => app.close())
   await app.register(latchkey, options)

@@ -82,14 +82,14 @@ t.test('instances that start together on an empty database migrate it once', asy
   for (const table of ['users', 'api_keys', 'audit_log']) t.ok(made.includes(table), table)
   t.strictSame(await partitionsOf(sql), await days(sql, 0, 7), 'today and seven days ahead')
 
-  await t.test('one that is up to date is left as it is', async (t) => {
+  await t.test('a database that is up to date is left as it is', async (t) => {
     await sql`insert into users (id, name) values ('usr_1', 'kept')`
     t.strictSame(await migrate(url), [])
     t.strictSame(await tablesOf(sql), made)
     t.equal((await sql`select 1 from users`).length, 1)
   })
 
-  await t.test('so is one that a later version has migrated', async (t) => {
+  await t.test('a database that a later version has migrated is left as it is', async (t) => {
     await sql`insert into schema_version (version, name, md5) values (9999, 'later', 'x')`
     t.strictSame(await migrate(url), [])
     await sql`delete from schema_version where version = 9999`
@@ -296,7 +296,7 @@ t.test('partitions of a migrated database', async (t) => {
     t.strictSame(await drop(), [old[0]!.name])
   })
 
-  await t.test('so does one that a view of the operator depends on', async (t) => {
+  await t.test('a partition that a view of the operator depends on stays until the next run', async (t) => {
     const [viewed, other] = ['audit_refusals_20190103', 'audit_refusals_20190104'] as const
     for (const [name, day] of [
       [viewed, '2019-01-03'],
@@ -311,7 +311,7 @@ t.test('partitions of a migrated database', async (t) => {
     t.strictSame(await drop(), [viewed])
   })
 
-  await t.test('it gives up after 5 that are in use, as all are during a backup', async (t) => {
+  await t.test('a call gives up after 5 partitions in use, as all are during a backup', async (t) => {
     await createDays(sql, -40, -33)
     let warnings = 0
     const own = postgres(url, { max: 1, onnotice: () => warnings++ })

@@ -1,5 +1,4 @@
-// The stores on a fresh, migrated Postgres database, and a connection of the test's own to look
-// with.
+// The stores on a fresh, migrated Postgres database, and a connection of the test's own.
 import type postgres from 'postgres'
 import type { Test } from 'tap'
 import { createAuditLog } from '../../src/postgres/audit.ts'

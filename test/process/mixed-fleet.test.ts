@@ -52,7 +52,7 @@ t.test(
   },
 )
 
-t.test('and so are a changed limit, and the deletion of a user', async (t) => {
+t.test('a limit changed and a user deleted without Redis hold on the instance with Redis', async (t) => {
   if (fleet === null) return
   const { counting, alone, manager, cachedKey } = fleet
   const { id, token, userId } = await cachedKey()

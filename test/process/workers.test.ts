@@ -109,7 +109,7 @@ if (isShared) {
     t.equal(answered, 19)
   })
 
-  t.test('one that cannot be replaced at once is tried again, on its own port for operators', async (t) => {
+  t.test('a worker that cannot be replaced at once is tried again, on its own ops port', async (t) => {
     const service = await serve(t, { OPS_PORT: String(await freePort()) })
     const port = Math.max(...service.opsUrls.map((url) => Number(new URL(url).port)))
     const second = linesOf(service, 'listening').find((line) => line.ops_port === port)!
@@ -125,7 +125,7 @@ if (isShared) {
     t.equal(linesOf(service, 'listening')[2]!.ops_port, port)
   })
 
-  t.test('one that no process can be started for is tried again, and the other one answers', async (t) => {
+  t.test('a worker that no process starts for is tried again, and the other one answers', async (t) => {
     const folder = await aFolder(t)
     const [bin, away] = [join(folder, 'bin'), join(folder, 'away')]
     await mkdir(bin)
@@ -182,7 +182,7 @@ if (isShared) {
       t.ok(await waitUntilGone(all, 0))
     })
 
-  t.test('their lines are whole, also if the reader of the log is slow', async (t) => {
+  t.test('log lines of workers are whole, also if the reader of the log is slow', async (t) => {
     const [port, opsPort] = [await freePort(), await freePort()]
     const readNow = join(await aFolder(t), 'read-now')
     const reader = `
@@ -247,7 +247,7 @@ if (isShared) {
     t.strictSame([code, stderr], [1, `latchkey: port ${port} is in use: choose another with PORT\n`])
   })
 
-  t.test('so does a port of the ops listeners that is in use, whichever worker needs it', async (t) => {
+  t.test('a port of the ops listeners that is in use ends all, whichever worker needs it', async (t) => {
     const { opsUrls } = await serve(t)
     const taken = Math.min(...opsUrls.map((url) => Number(new URL(url).port)))
     const env = externalEnv(services, { OPS_PORT: String(taken - 1), WORKERS: '2' })

@@ -403,6 +403,6 @@ t.test('a version in use never expires, and gets an expiry if it has lost it', a
   for (const ttlS of ttlsS) t.ok(ttlS > 540 && ttlS <= 600, `${ttlS} s`)
 })
 
-t.test('in all of this Redis never counted as down', async (t) => {
+t.test('Redis never counted as down in the tests above', async (t) => {
   t.strictSame(outages, [])
 })

@@ -19,7 +19,7 @@ t.test('a token is found whatever is around it, as often as it is there', async 
   t.same(inOne(`xlk_${one}lk_lk_${two}A é\0`), [one, two])
 })
 
-t.test('what only looks like one is not', async (t) => {
+t.test('what only looks like a token is not found', async (t) => {
   const token = mint()
   const wrong = token.slice(0, -1) + (token.endsWith('0') ? '1' : '0')
   for (const text of ['', 'lk_', wrong, token.slice(0, -1), token.replace('lk_', 'sk_'), token.toLowerCase()])
