@@ -20,7 +20,7 @@ const answerTimeoutMs = 1000
 const slowMs = 50
 const oldestVersion = 6
 
-const advice: Partial<Record<Outage['cause'], string>> = {
+const adviceByCause: Partial<Record<Outage['cause'], string>> = {
   wrong_password: 'Check the user and the password in REDIS_URL.',
   no_permission: 'Grant the user what "Permissions" in docs/operations.md lists.',
   certificate: 'Check the certificate, the host names in REDIS_URL and NODE_EXTRA_CA_CERTS.',
@@ -83,13 +83,13 @@ const outageFinding = ({ cause, reason }: Outage): Finding => ({
   state: 'wrong',
   found: withoutAddress(reason),
   advice:
-    refusals.find(([said]) => said.test(reason))?.[1] ??
-    advice[cause] ??
+    adviceByReason.find(([said]) => said.test(reason))?.[1] ??
+    adviceByCause[cause] ??
     'Check REDIS_URL, and that the server is running and accepts connections from this machine.',
 })
 
-/** Why a server takes no connection, does not answer, does not count or is no cluster, and what to do. */
-const refusals: [RegExp, string][] = [
+/** Takes precedence: what the server itself says about why it takes no connection or does not count. */
+const adviceByReason: [RegExp, string][] = [
   [
     /alert certificate required/,
     'Latchkey has no certificate of its own: set `tls-auth-clients no` in Redis.',
