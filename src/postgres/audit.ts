@@ -16,7 +16,6 @@ import type {
   OperatorRefusalRecord,
   RefusalRecord,
 } from '../stores.ts'
-import { safeId } from './key-rows.ts'
 import type { Pool, Query } from './pool.ts'
 
 /** All but `occurred_at`, which is the database's clock. */
@@ -151,7 +150,7 @@ function eventGroups(filter: AuditFilter): string[] {
  * it, and the revocation of all keys of its user, which has the time at which the key was revoked.
  */
 function asked(sql: Query, filter: AuditFilter) {
-  const keyId = filter.keyId === undefined ? null : safeId(filter.keyId)
+  const keyId = filter.keyId === undefined ? null : idOrNone('apk_', filter.keyId)
   const userId = filter.userId === undefined ? null : idOrNone('usr_', filter.userId)
   const groups = sql`
     select unnest(string_to_array(${eventGroups(filter).join(' ')}, ' ')) as of_events,
