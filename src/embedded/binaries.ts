@@ -9,7 +9,6 @@ import { embeddedPostgresVersion } from '../version.ts'
 import { childEnv } from './child-env.ts'
 
 export interface Binaries {
-  readonly directory: string
   readonly initdb: string
   readonly postgres: string
   readonly pgCtl: string
@@ -21,10 +20,9 @@ const shipped = new Set(['linux-x64', 'linux-arm64', 'darwin-x64', 'darwin-arm64
 /** `libraries`: a directory for the links, if the package's own is not writable. */
 export function findBinaries(libraries: string): Binaries {
   const root = packageRoot()
-  const directory = join(root, 'native', 'bin')
-  const program = (name: string) => join(directory, process.platform === 'win32' ? `${name}.exe` : name)
+  const program = (name: string) =>
+    join(root, 'native', 'bin', process.platform === 'win32' ? `${name}.exe` : name)
   return {
-    directory,
     initdb: program('initdb'),
     postgres: program('postgres'),
     pgCtl: program('pg_ctl'),

@@ -1,7 +1,7 @@
 // A primary behind an address, and hot standbys that confirm each of its commits and can be
 // promoted in its place.
 import { chown, mkdir } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import type { Test } from 'tap'
 import { chooseLaunch, commandOf } from '../../src/embedded/as-unprivileged.ts'
 import { openDataDir } from '../../src/embedded/data-dir.ts'
@@ -44,7 +44,7 @@ export interface Pair {
  */
 export async function startPair(t: Test): Promise<Pair | null> {
   const binaries = await findLocalPostgres()
-  if (!binaries || !(await isProgram(join(binaries.directory, 'pg_basebackup')))) {
+  if (!binaries || !(await isProgram(baseBackupOf(binaries)))) {
     t.pass('failover to a standby', { skip: 'there is no pg_basebackup on this machine' })
     return null
   }
@@ -95,6 +95,8 @@ export async function makeReadOnly(t: Test, url: string): Promise<void> {
   })
 }
 
+const baseBackupOf = ({ postgres }: Binaries) => join(dirname(postgres), 'pg_basebackup')
+
 /** The primary's data as they are, with where to stream the rest from. */
 async function copy(binaries: Binaries, folder: string, port: number): Promise<void> {
   const dir = openDataDir(folder)
@@ -109,6 +111,6 @@ async function copy(binaries: Binaries, folder: string, port: number): Promise<v
     '--no-sync',
     '--no-manifest',
   ]
-  const [command, args] = commandOf(launch, join(binaries.directory, 'pg_basebackup'), [...from, ...how])
+  const [command, args] = commandOf(launch, baseBackupOf(binaries), [...from, ...how])
   await run(command, args, { ...launch.as, env: binaries.env, cwd: dir.path })
 }

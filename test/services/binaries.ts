@@ -34,7 +34,7 @@ export async function findLocalPostgres(): Promise<Binaries | null> {
   for (const directory of folders) {
     const [initdb, postgres, pgCtl] = ['initdb', 'postgres', 'pg_ctl'].map((name) => join(directory, name))
     if ((await isProgram(initdb!)) && (await isProgram(postgres!)))
-      return { directory, initdb: initdb!, postgres: postgres!, pgCtl: pgCtl!, env: childEnv() }
+      return { initdb: initdb!, postgres: postgres!, pgCtl: pgCtl!, env: childEnv() }
   }
   return null
 }
