@@ -1,8 +1,5 @@
-/** What the routes of callers and those of operators have in common. */
-import type { FastifyReply, FastifyRequest } from 'fastify'
+/** What the key routes of callers and those of operators have in common. */
 import { ApiError } from '../../../plugins/api-error.ts'
-import { dropBody, isUnreadAtEnd } from '../../../plugins/errors.ts'
-import { listLimitMax } from '../../../schemas/bounds.ts'
 import { KeyParams, PatchKeyBody, RotateKeyBody, withMaxRateLimit } from '../../../schemas/key.ts'
 import type { LastUsed } from '../../guard/last-used.ts'
 import type { TokenFormat } from '../../rules/token.ts'
@@ -86,33 +83,4 @@ export function noMoreRotations(failure: NoMoreRotations) {
     message: 'The user has twice as many usable keys as allowed: too many rotated keys still work.',
     suggestion: 'Rotate without `expires_in`, or revoke rotated keys that are no longer in use.',
   })
-}
-
-export const limitOf = (query: { limit?: string }): number =>
-  query.limit === undefined ? listLimitMax : Number(query.limit)
-
-/** One page of a list, from one entry more than it may hold. */
-export function pageOf<T>(found: T[], limit: number, cursorOf: (last: T) => string) {
-  const data = found.slice(0, limit)
-  const has_more = found.length > limit
-  return { object: 'list' as const, data, has_more, next_cursor: has_more ? cursorOf(data.at(-1)!) : null }
-}
-
-/** For a body whose members are all optional: no body is an empty one, whatever its type. */
-export function optionalBody(request: FastifyRequest, _reply: FastifyReply, done: () => void) {
-  request.body = {}
-  const { 'content-length': length = '0', 'transfer-encoding': coding } = request.headers
-  if (length === '0' && coding === undefined) delete request.raw.headers['content-type']
-  done()
-}
-
-/**
- * For routes that ignore their body, such as DELETE (RFC 9110, section 9.3.5). It is not read, so
- * nothing about it can be invalid, but if the connection ends with the response, it arrives first.
- */
-export function ignoreBody(request: FastifyRequest, reply: FastifyReply, done: () => void) {
-  const { raw } = request
-  for (const name of ['content-type', 'content-length', 'transfer-encoding']) delete raw.headers[name]
-  if (isUnreadAtEnd(request, reply)) dropBody(raw).then(done)
-  else done()
 }

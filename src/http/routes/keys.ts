@@ -18,19 +18,17 @@ import type { MintKey } from '../../rules/new-key.ts'
 import type { TokenFormat } from '../../rules/token.ts'
 import { type CallerUnusable, type KeyStore, keyBody } from '../../stores.ts'
 import { actorOf } from './actor.ts'
+import { ignoreBody, optionalBody } from './bodies.ts'
 import {
   expiresInPast,
-  ignoreBody,
   keyChangeOf,
-  limitOf,
   noMoreRotations,
-  optionalBody,
-  pageOf,
   requireNoKeyIn,
   rotateOperation,
   updateOperation,
   withPendingUses,
 } from './key-rules.ts'
+import { limitOf, pageOf } from './lists.ts'
 
 export interface KeyRoutesOptions {
   keys: KeyStore

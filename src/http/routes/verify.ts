@@ -6,7 +6,7 @@
 import { METHODS } from 'node:http'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Verified } from '../../../schemas/verify.ts'
-import { ignoreBody } from './key-rules.ts'
+import { ignoreBody } from './bodies.ts'
 
 /** Fastify adds HEAD to GET. Node makes no request of a CONNECT. */
 const otherMethods = METHODS.filter((method) => !['GET', 'HEAD', 'CONNECT'].includes(method))

@@ -2,7 +2,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { AuditList, ListAuditQuery } from '../../../schemas/audit.ts'
 import { auditEvents } from '../../../schemas/bounds.ts'
-import { limitOf, pageOf } from '../../http/routes/key-rules.ts'
+import { limitOf, pageOf } from '../../http/routes/lists.ts'
 import type { TokenFormat } from '../../rules/token.ts'
 import type { AuditEntry, AuditLog, AuditPosition, KeyStore, UserStore } from '../../stores.ts'
 import { laneOf, notFound } from './admin-rules.ts'

@@ -1,7 +1,7 @@
 /** GET /admin/counters: the busiest keys. */
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Counters, CountersQuery } from '../../../schemas/counters.ts'
-import { limitOf } from '../../http/routes/key-rules.ts'
+import { limitOf } from '../../http/routes/lists.ts'
 import type { Board } from '../board.ts'
 import { laneOf } from './admin-rules.ts'
 import { countersBody } from './counters-body.ts'

@@ -11,20 +11,18 @@ import {
   withMaxRateLimit,
 } from '../../../schemas/key.ts'
 import { actorOf } from '../../http/routes/actor.ts'
+import { ignoreBody, optionalBody } from '../../http/routes/bodies.ts'
 import {
   expiresInPast,
-  ignoreBody,
   keyChangeOf,
-  limitOf,
   noMoreRotations,
-  optionalBody,
-  pageOf,
   requireNoKeyIn,
   rotateOperation,
   updateOperation,
   withPendingUses,
 } from '../../http/routes/key-rules.ts'
 import type { KeyRoutesOptions } from '../../http/routes/keys.ts'
+import { limitOf, pageOf } from '../../http/routes/lists.ts'
 import { idOrNone } from '../../rules/id.ts'
 import type { TokenFormat } from '../../rules/token.ts'
 import { adminKeyBody, type UserStore } from '../../stores.ts'

@@ -11,7 +11,9 @@ import {
   UserParams,
 } from '../../../schemas/user.ts'
 import { actorOf } from '../../http/routes/actor.ts'
-import { ignoreBody, limitOf, pageOf, requireNoKeyIn } from '../../http/routes/key-rules.ts'
+import { ignoreBody } from '../../http/routes/bodies.ts'
+import { requireNoKeyIn } from '../../http/routes/key-rules.ts'
+import { limitOf, pageOf } from '../../http/routes/lists.ts'
 import { newId } from '../../rules/id.ts'
 import type { TokenFormat } from '../../rules/token.ts'
 import type { UserStore } from '../../stores.ts'
