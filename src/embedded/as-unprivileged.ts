@@ -91,14 +91,14 @@ export function chooseLaunch(binaries: Binaries, dir: DataDir): { launch: Launch
   if (process.geteuid?.() !== 0) return { launch: direct, major }
 
   const user = unprivilegedUser(dir)
-  const denial = denialReason(user, binaries, dir)
-  if (denial === null) return { launch: user, major }
-  const fallback = fallbacks.find((launch) => denialReason(launch, binaries, dir) === null)
+  const obstacle = obstacleTo(user, binaries, dir)
+  if (obstacle === null) return { launch: user, major }
+  const fallback = fallbacks.find((launch) => obstacleTo(launch, binaries, dir) === null)
   if (fallback === undefined)
     throw new Error(
-      `Postgres refuses to run as root, and user ${user.owner} ${denial}: run Latchkey as another user, or set DATABASE_URL to the address of your own Postgres`,
+      `Postgres refuses to run as root, and user ${user.owner} ${obstacle}: run Latchkey as another user, or set DATABASE_URL to the address of your own Postgres`,
     )
-  return { launch: { ...fallback, warning: `User ${user.owner} ${denial}: ${fallback.warning}` }, major }
+  return { launch: { ...fallback, warning: `User ${user.owner} ${obstacle}: ${fallback.warning}` }, major }
 }
 
 /**
@@ -112,7 +112,7 @@ function unprivilegedUser(dir: DataDir): Launch {
 }
 
 /** Null if Postgres can run this way. */
-function denialReason(launch: Launch, binaries: Binaries, dir: DataDir): string | null {
+function obstacleTo(launch: Launch, binaries: Binaries, dir: DataDir): string | null {
   const version = run(launch, binaries, binaries.postgres, ['--version'])
   if (!version.ok) return `cannot run it (${version.why})`
   const canEnter = (path: string) => run(launch, binaries, '/bin/sh', ['-c', 'cd "$0"', path]).ok

@@ -76,7 +76,7 @@ async function migrateWhenReady(
       return { url: first, applied: await migrate(first, { ssl, timeoutMs, signal, onWait }) }
     } catch (error) {
       const leftMs = untilMs - performance.now() - databaseRetryMs
-      if (!isServersFault(error) || leftMs <= 0 || isFinal(error)) throw withoutAddress(error, name)
+      if (!isServersFault(error) || leftMs <= 0 || isFinal(error)) throw connectionError(error, name)
       const { message, code } = error as { message: string; code?: string }
       if (!announced) onProgress?.(`Waiting for Postgres: ${message || code}`)
       timeoutMs = Math.min(databaseAnswerMs, leftMs)
@@ -96,7 +96,7 @@ function isFinal(error: unknown) {
 }
 
 /** Keeps the server's message and drops its address, user and statement. */
-function withoutAddress(error: unknown, name: string): Error {
+function connectionError(error: unknown, name: string): Error {
   const { code } = error as { code?: unknown }
   if (typeof code !== 'string') return error as Error
   const isPlain = error instanceof NoConnection || /^[0-9A-Z]{5}$/.test(code)
