@@ -1,5 +1,6 @@
 /** latchkey keys …: for the operator, for any user and without a key. */
 import type { KeyState } from '../../schemas/bounds.ts'
+import { tallySecrets } from '../rules/key-hasher.ts'
 import { tokenFormat } from '../rules/token.ts'
 import { adminKeyBody, type ExpiresInPast, type StoredKey } from '../stores.ts'
 import { allPages } from './all-pages.ts'
@@ -187,18 +188,15 @@ const rehashStatus = command('rehash-status', {
       counts: await keys.countBySecret(),
       hasher,
     }))
-    const usable = [...counts.values()].reduce((sum, keys) => sum + keys, 0)
-    const under = (secretId: string | null) => (secretId === null ? 0 : (counts.get(secretId) ?? 0))
-    const current = under(hasher.secretId)
-    const previous = under(hasher.previousSecretId)
-    const left = usable - current
+    const { usable, current, previous, other } = tallySecrets(counts, hasher)
+    const left = previous + other
     const rows = [
       ['HASH_SECRET', String(current)],
       ['HASH_SECRET_PREVIOUS', hasher.previousSecretId === null ? 'not set' : String(previous)],
-      ['neither', String(left - previous)],
+      ['neither', String(other)],
     ]
     return {
-      json: { usable, current, left, previous, other: left - previous },
+      json: { usable, current, left, previous, other },
       lines: [
         `${left} of ${usable} usable keys are left to be hashed under HASH_SECRET`,
         '',

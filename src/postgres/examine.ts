@@ -1,9 +1,10 @@
 /** Finds out whether a Postgres can do what the service needs, and changes nothing. */
 import { clockFinding, type Finding, withoutAddress } from '../rules/finding.ts'
+import { tallySecrets } from '../rules/key-hasher.ts'
 import { Unavailable } from '../stores.ts'
 import { adviceOn, grantsSection, primaryAdvice } from './faults.ts'
 import { keysBySecret, usableKeys } from './hash-secrets.ts'
-import { compareSchema, MigrationChanged, requireSearchPath } from './migrations.ts'
+import { compareSchema, countMissing, MigrationChanged, requireSearchPath } from './migrations.ts'
 import { createPool, type Query } from './pool.ts'
 import type { SslSettings } from './ssl.ts'
 import { writableFirst } from './writable-first.ts'
@@ -166,7 +167,7 @@ async function schema(sql: Query, url: string): Promise<Finding> {
   if (missing > 0) {
     const advice =
       'Run "latchkey migrate" as the owner of the tables, or start the service as a role that may create tables.'
-    return { about, state: 'wrong', found: `${missing} migrations are missing`, advice }
+    return { about, state: 'wrong', found: countMissing(missing), advice }
   }
   if (unknown > 0) {
     const advice = 'Upgrade this Latchkey, too.'
@@ -229,17 +230,13 @@ async function partitions(sql: Query): Promise<Finding> {
   return { about, state: 'ok', found: `cover ${days} days` }
 }
 
-async function secrets(sql: Query, { secretId, previousSecretId }: ExamineOptions): Promise<Finding> {
+async function secrets(sql: Query, options: ExamineOptions): Promise<Finding> {
   const about = 'hash secret'
-  const counts = await keysBySecret(sql)
-  const usable = [...counts.values()].reduce((sum, keys) => sum + keys, 0)
-  const under = (id: string | null) => (id === null ? 0 : (counts.get(id) ?? 0))
-  const previous = under(previousSecretId)
-  const unknown = usable - under(secretId) - previous
-  if (unknown > 0) {
-    const found = `${unknown} of ${usable} usable keys were made under another secret, and are refused`
+  const { usable, previous, other } = tallySecrets(await keysBySecret(sql), options)
+  if (other > 0) {
+    const found = `${other} of ${usable} usable keys were made under another secret, and are refused`
     const advice = 'Set HASH_SECRET (or HASH_SECRET_PREVIOUS) to the secret they were made under.'
-    return { about, state: unknown === usable ? 'wrong' : 'note', found, advice }
+    return { about, state: other === usable ? 'wrong' : 'note', found, advice }
   }
   if (previous > 0) {
     const advice = 'Keep HASH_SECRET_PREVIOUS until "latchkey keys rehash-status" shows none left.'

@@ -10,6 +10,7 @@ import { postgresAt } from './connect.ts'
 import { timedOut } from './dial.ts'
 import { permissionFault } from './faults.ts'
 import {
+  countMissing,
   type Migration,
   type MigrationFile,
   missingOf,
@@ -119,7 +120,7 @@ async function apply(sql: Sql, missing: MigrationFile[]): Promise<'applied' | 'o
     if (code === '55P03') return message === byAnother ? 'instance' : 'tables'
     if (code !== permissionFault) throw error
     throw new Error(
-      `${missing.length} migrations are missing, and the role of DATABASE_URL may not apply them (${message}): run "latchkey migrate" as the owner`,
+      `${countMissing(missing.length)}, and the role of DATABASE_URL may not apply them (${message}): run "latchkey migrate" as the owner`,
       { cause: error },
     )
   }

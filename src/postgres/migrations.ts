@@ -108,3 +108,6 @@ export async function compareSchema(sql: Query) {
   const version: number = row!.version
   return { version, missing, unknown: version - files.at(-1)!.version }
 }
+
+export const countMissing = (count: number) =>
+  count === 1 ? '1 migration is missing' : `${count} migrations are missing`

@@ -39,6 +39,18 @@ export function keyHasher(secret: string, previous: string | null = null): KeyHa
   }
 }
 
+/** How many keys are stored under each secret. `counts`: keys by the id of their secret. */
+export function tallySecrets(
+  counts: ReadonlyMap<string, number>,
+  { secretId, previousSecretId }: { secretId: string | null; previousSecretId: string | null },
+) {
+  const under = (id: string | null) => (id === null ? 0 : (counts.get(id) ?? 0))
+  const usable = [...counts.values()].reduce((sum, keys) => sum + keys, 0)
+  const current = under(secretId)
+  const previous = under(previousSecretId)
+  return { usable, current, previous, other: usable - current - previous }
+}
+
 const hmac = (text: string, key: KeyObject) => createHmac('sha256', key).update(text)
 
 /** The first 8 bytes of the HMAC of a constant. */

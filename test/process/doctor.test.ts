@@ -52,6 +52,10 @@ t.test('Postgres', async (t) => {
   const instance = await startInstance(t, { ...services, databaseUrl: server.url, redisUrl: null })
   await makeCaller(instance)
   t.strictSame(await faultsOf(t, env), [], 'nothing is wrong once it has been migrated')
+  const [last] = await sql`
+    delete from schema_version where version = (select max(version) from schema_version) returning *`
+  t.strictSame(await faultsOf(t, env), ['schema: 1 migration is missing'])
+  await sql`insert into schema_version ${sql(last!)}`
 
   const [another] = await faultsOf(t, { ...env, HASH_SECRET: 'another secret, hunter2, 32 characters' })
   t.equal(another, 'hash secret: 1 of 1 usable keys were made under another secret, and are refused')
