@@ -115,7 +115,10 @@ function watchCluster(client: Cluster, { onMasters, onLost }: Watcher): Servers 
     },
     fault(server) {
       const fault = faults.get(server)
-      if (client.status !== 'ready') return fault ?? notConnected()
+      if (client.status !== 'ready') {
+        // The nodes in REDIS_URL are being asked, and may go by other names than the masters.
+        return (fault && !isVague(fault) ? fault : faults.get('')) ?? notConnected()
+      }
       // Commands for a node without slots go to the nodes that have them.
       if (server === '' || !masters.has(server)) return null
       const node = connection(server)

@@ -47,4 +47,14 @@ t.test('a cluster over TLS with a password', async (t) => {
       }
     },
   )
+
+  await t.test('says what is wrong when every node gets a certificate that it does not trust', async (t) => {
+    const service = await start(urlOf('localhost', 3), env)
+    await untilShared(service)
+    const other = await makeCertificates(t, ['DNS:localhost'])
+    const files = ['tls-cert-file', other!.certificate, 'tls-key-file', other!.key]
+    await Promise.all(cluster.redis.map((redis) => redis.call('CONFIG', 'SET', ...files)))
+    await Promise.all(cluster.redis.map((redis) => redis.call('CLIENT', 'KILL', 'TYPE', 'normal')))
+    await untilCause(service, 'certificate')
+  })
 })
