@@ -53,11 +53,15 @@ export function describe(error: unknown): string {
   return advice === null ? message : `${message}; ${advice}`
 }
 
+/** SQLSTATE too_many_connections: of the server, the database or the role. */
+const fullFault = '53300'
+
 /** A phrase that may follow a semicolon; null if nothing is known. */
 export function adviceOn(error: unknown): string | null {
   const { code, message } = error as { code?: unknown; message?: string }
   if (code === readOnlyFault) return `this server takes no writes: ${primaryAdvice}`
   if (code === permissionFault) return `check the grants: ${grantsSection}`
+  if (code === fullFault) return 'raise that limit: see "Postgres" in docs/operations.md'
   const unknown = /^unrecognized configuration parameter (".*")/.exec(String(message))?.[1]
   if (unknown !== undefined)
     return `Latchkey does not know the parameter ${unknown} of the URL, so it was sent as a session setting: remove it`

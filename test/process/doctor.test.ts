@@ -166,6 +166,12 @@ t.test('Postgres', async (t) => {
   ] as const)
     t.match((await examine(readConfig({ ...env, DATABASE_URL: url })))[0], { found, advice })
 
+  await sql`alter role latchkey_service connection limit 0`
+  t.match((await examine(readConfig(asService)))[0], {
+    found: 'too many connections for role "latchkey_service"',
+    advice: /^Raise that limit: see "Postgres"/,
+  })
+
   await server.freeze()
   t.match(await faultsOf(t, env), [/^Postgres: no answer in (time|5000 ms)/])
   await server.kill()
