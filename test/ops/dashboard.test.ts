@@ -339,37 +339,47 @@ test('the slowest rotation shows its key, and the old one works for the day that
 })
 
 test('a session that ends leaves a new key on the screen until it is handed over', async (t, browser) => {
-  const page = await browser.open(url)
-  const { id } = await aKey()
-  let isOver = false
-  await page.route('**/admin/events', (route) =>
-    isOver
-      ? route.fulfill({ status: 401 })
-      : route.fulfill({ contentType: 'text/event-stream', body: 'retry: 50\n\n' }),
-  )
-  await page.route(`${url}/`, (route) =>
-    route.request().resourceType() === 'fetch' && isOver
-      ? route.fulfill({ contentType: 'text/html', body: '<script src="/dashboard/login.js"></script>' })
-      : route.fallback(),
-  )
-  await page.reload()
-  const found = await find(page, id)
-  await found.getByLabel('New key').selectOption('3600')
-  await found.getByText('Rotate', { exact: true }).click()
-  const dialog = page.getByRole('dialog')
-  await dialog.getByText('shown only now').waitFor()
-  // It asks for its own address, perhaps also just before the session ends.
-  const told = page.waitForResponse(
-    async (response) => response.url() === `${url}/` && (await response.text()).includes('login.js'),
-  )
-  isOver = true
-  await told
-  await painted(page)
-  isOver = false
-  const reloaded = page.waitForEvent('load')
-  await dialog.getByRole('button', { name: 'Close' }).click()
-  await reloaded
-  t.notOk(await found.isVisible())
+  for (const during of ['the dialog', 'the rotation']) {
+    const page = await browser.open(url)
+    const { id } = await aKey()
+    let isOver = false
+    await page.route('**/admin/events', (route) =>
+      isOver
+        ? route.fulfill({ status: 401 })
+        : route.fulfill({ contentType: 'text/event-stream', body: 'retry: 50\n\n' }),
+    )
+    await page.route(`${url}/`, (route) =>
+      route.request().resourceType() === 'fetch' && isOver
+        ? route.fulfill({ contentType: 'text/html', body: '<script src="/dashboard/login.js"></script>' })
+        : route.fallback(),
+    )
+    // It asks for its own address, perhaps also just before the session ends.
+    const told = page.waitForResponse(
+      async (response) => response.url() === `${url}/` && (await response.text()).includes('login.js'),
+    )
+    const endSession = async () => {
+      isOver = true
+      await told
+      await painted(page)
+      isOver = false
+    }
+    await page.route('**/rotate', async (route) => {
+      const response = await route.fetch()
+      if (during === 'the rotation') await endSession()
+      await route.fulfill({ response })
+    })
+    await page.reload()
+    const found = await find(page, id)
+    await found.getByLabel('New key').selectOption('3600')
+    await found.getByText('Rotate', { exact: true }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByText('shown only now').waitFor()
+    if (during === 'the dialog') await endSession()
+    const reloaded = page.waitForEvent('load')
+    await dialog.getByRole('button', { name: 'Close' }).click()
+    await reloaded
+    t.notOk(await found.isVisible(), during)
+  }
 })
 
 test('a name can neither reorder a question nor break the layout', async (t, browser) => {

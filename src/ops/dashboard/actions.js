@@ -2,6 +2,7 @@
 import { request, textOf } from './api.js'
 import { bdi, button, byId, el } from './dom.js'
 import { count, visible } from './format.js'
+import { keepPage } from './session.js'
 
 const rateLimitMax = 1_000_000_000
 const graces = [
@@ -75,13 +76,15 @@ export function keyActions({ key, user, state }, page) {
     const body = { expires_in: Number(grace.value) }
     const run = async () => {
       isRotating = true
-      await act(
-        'Rotate',
-        () => request('POST', `${url}/rotate`, body),
-        async (done, successor) => {
-          showOnce(successor)
-          if (page.isShowing(key.id)) await page.find(successor.id, done)
-        },
+      await keepPage(() =>
+        act(
+          'Rotate',
+          () => request('POST', `${url}/rotate`, body),
+          async (done, successor) => {
+            showOnce(successor)
+            if (page.isShowing(key.id)) await page.find(successor.id, done)
+          },
+        ),
       )
       isRotating = false
     }

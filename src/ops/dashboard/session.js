@@ -12,9 +12,21 @@ export async function pageNow() {
   return page.includes('/dashboard/login.js') ? 'login' : 'dashboard'
 }
 
-/** Not before a dialog is closed: it may show a new key, which nobody can show again. */
+let rotations = 0
+let isDue = false
+
+/** Runs a rotation: it brings a new key, which nobody can show again, so the page stays meanwhile. */
+export async function keepPage(rotation) {
+  rotations++
+  await rotation()
+  rotations--
+  if (isDue) loadAgain()
+}
+
+/** Not before a dialog is closed: it may show a new key. */
 export function loadAgain() {
+  isDue = true
   const dialog = document.querySelector('dialog')
-  if (dialog) dialog.addEventListener('close', () => location.reload())
-  else location.reload()
+  if (dialog) dialog.addEventListener('close', loadAgain)
+  else if (rotations === 0) location.reload()
 }
