@@ -50,7 +50,7 @@ export class LatchkeyError extends Error {
 }
 
 /** A proxy, too, may have passed the request on before it gave up, or cut the response short. */
-const maybeDone = 'A change may have been made: read the resource before you repeat it.'
+const maybeDone = 'If this was a change, it may have been made: read the resource before you repeat it.'
 
 /** The error that a response carries. `body` is the parsed JSON, perhaps a proxy's. */
 export function errorOf({ status, headers }: Response, body: unknown): LatchkeyError {

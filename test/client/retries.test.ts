@@ -181,7 +181,7 @@ t.test(
         [{ status, body: '{"id":"apk_1","plain_' }, ok],
         {},
         1,
-        { status, code: 'unexpected_response', suggestion: /^Check `baseUrl`.*\. A change may have/ },
+        { status, code: 'unexpected_response', suggestion: /^Check `baseUrl`.*\. If this was a change,/ },
       ]),
       [
         [{ status: 302, body: '<html>' }, ok],
