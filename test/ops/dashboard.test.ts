@@ -625,6 +625,18 @@ test('a change that was made is said to be, even if its key cannot be shown', as
   t.equal((await verify(token)).status, 401)
 })
 
+test('a change that fails does not look done because the one before it was', async (t, browser) => {
+  const page = await browser.open(url)
+  const found = await find(page, (await aKey(5, 'twice')).id)
+  const change = found.getByRole('button', { name: 'Change limit' })
+  await change.click()
+  await shown(page, 'Change limit of “twice”: done.')
+  await page.route('**/admin/keys/apk_*', (route) => route.abort())
+  await change.click()
+  await shown(page, 'The service does not answer.')
+  t.equal(await page.getByText('done.').count(), 0)
+})
+
 test('a key can be revoked even if its audit trail cannot be read', async (t, browser) => {
   const page = await browser.open(url)
   const { id, token, user } = await aKey(5, 'urgent')

@@ -15,12 +15,13 @@ const graces = [
  * Runs a change and says how it went. Then shows the new state, unless the operator has looked up
  * something else while waiting.
  */
-function actions({ id, name }, { isShowing, find, warn }) {
+function actions({ id, name }, { isShowing, find, warn, hush }) {
   const status = el('p', { role: 'status' })
   const again = (done) => isShowing(id) && find(id, done)
 
   async function act(what, change, after = again) {
     const title = `${what} “${visible(name)}”: `
+    hush()
     status.className = ''
     status.textContent = 'Waiting until every instance knows…'
     try {

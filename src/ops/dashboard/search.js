@@ -54,12 +54,11 @@ export function createSearch() {
     const search = ++searches
     const isLatest = () => search === searches
     shownId = undefined
-    fault.textContent = ''
-    status.textContent = ''
+    hush()
     try {
       const found = await look(isLatest)
       if (!isLatest()) return
-      showFound(panel, found, { find, close: closeByHand, isShowing, warn })
+      showFound(panel, found, { find, close: closeByHand, isShowing, warn, hush })
       status.textContent = done
       shownId = found[found.type]?.id
     } catch (error) {
@@ -71,6 +70,12 @@ export function createSearch() {
 
   function warn(text) {
     fault.textContent = text
+  }
+
+  /** What the last search or change said is over. */
+  function hush() {
+    fault.textContent = ''
+    status.textContent = ''
   }
 
   function close() {
