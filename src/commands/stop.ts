@@ -13,6 +13,8 @@ const closeTimeoutMs = 25_000
 const cutOffMs = 19_000
 const parentWatchMs = 250
 const logFlushMs = 1000
+/** A handler returns to the fault that raised the signal: the process would spin for ever. */
+const crashes = ['SIGILL', 'SIGTRAP', 'SIGABRT', 'SIGBUS', 'SIGFPE', 'SIGSEGV'] as const
 
 export interface Stop {
   /** Aborted when the stop begins. */
@@ -28,7 +30,7 @@ export function stopOnSignal(log: Log, close: () => Promise<void>): Stop {
   const stopping = new AbortController()
   const cuttingOff = new AbortController()
   const stop: Stop = { signal: stopping.signal, cutOff: cuttingOff.signal, drains: false }
-  closeWithGrace({ delay: closeTimeoutMs, logger: false }, async ({ err, signal }) => {
+  closeWithGrace({ delay: closeTimeoutMs, logger: false, skip: [...crashes] }, async ({ err, signal }) => {
     // Ctrl-C comes from a person, not a load balancer.
     stop.drains = signal === 'SIGTERM'
     stopping.abort()

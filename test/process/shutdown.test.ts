@@ -80,6 +80,14 @@ t.test('a second SIGTERM ends it at once and not with 0', async (t) => {
   await sql`delete from instances`
 })
 
+t.test('a crash ends it at once: a handler would return to the fault for ever', async (t) => {
+  const service = await serve(t)
+  service.kill('SIGSEGV')
+  t.equal((await service.ended).signal, 'SIGSEGV')
+  // It would hold up the changes of those below.
+  await sql`delete from instances`
+})
+
 t.test('an unexpected error is logged, and a stop that loses no request but ends with 1', async (t) => {
   const fault = `process.once('SIGWINCH', () => { throw new Error('unforeseen') })`
   const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(fault)}`
