@@ -29,6 +29,9 @@ function actions({ id, name }, { isShowing, find, warn, hush }) {
       await after(`${title}done. `, result)
     } catch (error) {
       const text = textOf(error)
+      // The login takes the place of this page.
+      if (error.code === 'operator_unauthorized')
+        sessionStorage.setItem('note', 'The session had ended: the last change was not made.')
       // Somebody else has revoked or rotated it meanwhile: show that.
       if (error.code === 'key_not_active' && isShowing(id)) return again(title + text)
       if (!status.isConnected) return warn(title + text)
