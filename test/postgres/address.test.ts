@@ -29,3 +29,18 @@ t.test('ssl is another name for sslmode, which takes precedence', async (t) => {
     t.equal(ssl?.options('db').rejectUnauthorized, isChecked, query)
   }
 })
+
+t.test('the server is sent none of the parameters that are read here, and all others', async (t) => {
+  const own = [
+    ...['ssl=require', 'sslmode=require', 'sslrootcert=', 'sslcert=', 'sslkey=', 'sslnegotiation=postgres'],
+    ...['host=a', 'port=1', 'target_session_attrs=primary'],
+  ]
+  const { url } = readAddress(`postgres://db/x?${own.join('&')}&application_name=ada`, {})
+  t.equal(url, 'postgres://db/x?application_name=ada')
+})
+
+t.test('a proxy in front of several servers learns by TLS which name is meant', async (t) => {
+  const { ssl } = readAddress('postgres://db/x?sslmode=require', {})
+  t.match(ssl!.options('db'), { servername: 'db' })
+  t.notOk('servername' in ssl!.options('::1'), 'an address is no name')
+})

@@ -102,6 +102,7 @@ const servers: [what: string, certificate: Certificate | null, cases: Case[]][] 
       [address, { sslmode: 'require', sslrootcert: stranger.root }, untrusted],
       [address, { sslmode: 'require' }, true],
       [address, { sslmode: 'prefer' }, true],
+      [address, { sslmode: 'prefer', sslrootcert: stranger.root }, true],
       [address, { sslmode: 'allow' }, true],
       [address, { sslmode: 'disable' }, false],
       [address, {}, false],
@@ -232,6 +233,23 @@ t.test('a TLS fault is in words', async (t) => {
 
 t.test('a Postgres that has no process left for the connection may have one later', async (t) => {
   await t.rejects(dialAnswering(t, 'Ecould not fork'), { code: 'CONNECTION_CLOSED', isFinal: false })
+})
+
+t.test('a dial that hangs within TLS ends with its pool, and proves nothing of the server', async (t) => {
+  const ended = new AbortController()
+  const hanging = createServer((socket) =>
+    socket.once('data', () => {
+      socket.once('data', () => ended.abort())
+      socket.write('S')
+    }),
+  )
+  hanging.listen(0, address)
+  await once(hanging, 'listening')
+  t.teardown(() => hanging.close())
+  const { port } = hanging.address() as AddressInfo
+  const to = readAddress(`postgres://${address}:${port}/x?sslmode=require`, {})
+  const dialled = dial(to.hosts[0]!, to, 10_000, ended.signal)
+  await t.rejects(dialled, { code: 'CONNECTION_CLOSED', isFinal: false })
 })
 
 t.test('a Unix socket needs no TLS', async (t) => {

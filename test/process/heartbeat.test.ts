@@ -63,34 +63,40 @@ t.test('one report a second; a slow one delays the next, and a failure is logged
   t.equal(calls.length, ended)
 })
 
-t.test('a report under way at the end comes before the removal, and is the last', async (t) => {
-  const calls: string[] = []
-  let answer = () => {}
-  const heartbeat = createHeartbeat({
-    instances: {
-      report: () => new Promise((resolve) => (answer = () => resolve(0))),
-      remove: async () => void calls.push('removed'),
-    },
-    oldCopies: {
-      async report(send) {
-        await send(0)
-        calls.push('reported')
+for (const earlier of [0, 1])
+  t.test(`report ${earlier + 1}, under way at the end, comes before the removal`, async (t) => {
+    const calls: string[] = []
+    let answer = () => {}
+    const heartbeat = createHeartbeat({
+      instances: {
+        report: () => new Promise((resolve) => (answer = () => resolve(0))),
+        remove: async () => void calls.push('removed'),
       },
-      isBehind: () => false,
-    },
-    report: () => ({ id: 'ins_1' }) as never,
-    onFault() {},
+      oldCopies: {
+        async report(send) {
+          await send(0)
+          calls.push('reported')
+        },
+        isBehind: () => false,
+      },
+      report: () => ({ id: 'ins_1' }) as never,
+      onFault() {},
+    })
+    const started = heartbeat.start()
+    for (let n = 0; n < earlier; n++) {
+      answer()
+      await started
+      await tick(1000)
+    }
+    const closed = heartbeat.close()
+    await nextTurn()
+    answer()
+    await Promise.all([started, closed])
+    await tick(5000)
+    answer()
+    await nextTurn()
+    t.strictSame(calls.slice(earlier), ['reported', 'removed'])
   })
-  const started = heartbeat.start()
-  const closed = heartbeat.close()
-  await nextTurn()
-  answer()
-  await Promise.all([started, closed])
-  await tick(5000)
-  answer()
-  await nextTurn()
-  t.strictSame(calls, ['reported', 'removed'])
-})
 
 t.test('a fence that somebody waits for is reported at once', async (t) => {
   const fences: number[] = []
