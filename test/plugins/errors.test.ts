@@ -217,6 +217,7 @@ t.test('an error that ends the connection waits for the rest of the body, any ot
   const head = (path: string, more: string) =>
     `POST ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n${more}\r\n`
 
+  const limits = t.capture(AbortSignal, 'timeout', AbortSignal.timeout)
   for (const [path, more, status] of [
     ['/', 'Connection: close\r\n', 401],
     ['/small', '', 413],
@@ -227,6 +228,7 @@ t.test('an error that ends the connection waits for the rest of the body, any ot
     // It has had time to be refused.
     t.match(await raw(app, `${head('/', 'Connection: close\r\n')}abcd`), 'HTTP/1.1 401')
     t.equal(reported.length, 1)
+    t.match(limits(), [{ args: [3000] }], 'but no longer')
     client.write('cd')
     t.match(String(await once(client, 'data')), `HTTP/1.1 ${status}`)
     t.equal(reported.length, 2)

@@ -729,7 +729,11 @@ t.test('a stop waits no longer than 5 s for servers that do not answer', async (
     clock.uninstall()
     syncBuiltinESMExports()
   })
-  const scan: Counter['scan'] = () => new Promise(() => {})
+  let ending: AbortSignal | undefined
+  const scan: Counter['scan'] = (_minute, _visit, options) => {
+    ending = options?.signal
+    return new Promise(() => {})
+  }
   const collector = collectorOn(() => 1001 * 60_000 + 3000, { claim: async () => 'taken' }, { scan })
   await collector.tick()
   let isClosed = false
@@ -738,6 +742,7 @@ t.test('a stop waits no longer than 5 s for servers that do not answer', async (
   })
   await clock.tickAsync(4999)
   t.equal(isClosed, false)
+  t.ok(ending, 'its scan ends then, too')
   await clock.tickAsync(1)
   t.equal(isClosed, true)
 })
