@@ -66,6 +66,13 @@ t.test('Postgres', async (t) => {
     'key prefix: 1 of 1 usable keys have another prefix, and are refused',
   ])
 
+  await makeCaller(instance)
+  await sql`update api_keys set key_prefix = 'acme_12345', hash_secret_id = 'another'
+    where id = (select min(id) from api_keys)`
+  t.strictSame(await faultsOf(t, env), [], 'while some keys work')
+  t.match(await faultsOf(t, env, 'note'), [/^hash secret: 1 of 2/, /^key prefix: 1 of 2/, /^Redis/])
+  await sql`update api_keys set revoked_at = now() where hash_secret_id = 'another'`
+
   await sql`create role latchkey_service login`
   await sql`revoke execute on function drop_audit_partitions(integer) from public`
   for (const grant of grants) await sql.unsafe(grant)
@@ -95,6 +102,10 @@ t.test('Postgres', async (t) => {
     advice: 'See "Postgres" in docs/operations.md.',
   })
   await sql`drop schema postgres`
+
+  await sql`create database other encoding 'SQL_ASCII' locale 'C' template template0`
+  const other = server.url.replace(/\w+$/, 'other')
+  t.match(await faultsOf(t, { ...env, DATABASE_URL: other }), ['Postgres: encoding SQL_ASCII'])
 
   await sql`alter database postgres set default_transaction_read_only = on`
   t.match(await faultsOf(t, env), ['Postgres: takes no writes'])
