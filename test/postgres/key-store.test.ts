@@ -340,7 +340,7 @@ async function manyKeys({ expiresAt = 'null', revokedAt = 'null' } = {}) {
   return id
 }
 
-t.test('a page of any status is read from an index, past no row of another status', async (t) => {
+t.test('every page is read from an index, that of a status past no row of another one', async (t) => {
   const users = {
     active: await manyKeys(),
     'active, expiring': await manyKeys({ expiresAt: "now() + interval '1 day'" }),
@@ -355,6 +355,12 @@ t.test('a page of any status is read from an index, past no row of another statu
       t.match(plan, `Index Scan using ${index}`, `${status} of a user whose keys are ${name}`)
       t.notMatch(plan, /Rows Removed|Sort/)
     }
+  for (const [userId, page, index] of [
+    [users.active, {}, 'api_keys_of_user'],
+    [null, {}, 'api_keys_newest_first'],
+    [null, { displayPrefix: 'lk_7654321' }, 'api_keys_by_prefix'],
+  ] as const)
+    t.match(await planOf(() => watchedKeys.list(userId, { limit: 101, ...page })), `using ${index} `)
 })
 
 t.test('users and incomplete minutes are read from indexes', async (t) => {
