@@ -52,7 +52,7 @@ t.test('the first start sets up a Postgres of its own', async (t) => {
   t.match(url, /^postgres:\/\/latchkey:[0-9a-f]+@127\.0\.0\.1:\d+\/latchkey$/)
   t.match(progress, [/^Setting up a Postgres in .*data\/postgres$/, /ready in \d+\.\d s$/])
   t.equal(modeOf(dataDir), 0o700)
-  t.equal(modeOf(join(dataDir, 'postgres-password')), 0o600)
+  for (const file of ['postgres-password', 'postgres.log']) t.equal(modeOf(join(dataDir, file)), 0o600, file)
   if (process.platform === 'linux')
     t.notMatch(readFileSync(`/proc/${postmasterOf(dataDir)}/environ`, 'utf8'), 'HASH_SECRET')
   const files = ['postgres', 'postgres-password', 'postgres.lock', 'postgres.log']
@@ -67,6 +67,9 @@ t.test('the first start sets up a Postgres of its own', async (t) => {
   const [, , , , sockets] = readFileSync(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8').split('\n')
   t.equal(sockets, '', 'there is no socket beside the port')
   await t.rejects(query(url.replace(/:[0-9a-f]+@/, ':wrong@'), 'select 1'), { code: '28P01' })
+
+  await t.rejects(query(url, "select 'in no log'::int"), { code: '22P02' })
+  t.notMatch(readFileSync(join(dataDir, 'postgres.log'), 'utf8'), 'in no log')
 })
 
 t.test("the service's role owns its database and is no superuser, and nobody else can log in", async (t) => {
