@@ -69,6 +69,7 @@ t.test('a transfer coding other than chunked, or in HTTP/1.0, is a 400', async (
   for (const [version, coding, status] of [
     ['1.1', 'Chunked', 200],
     ['1.1', 'gzip, chunked', 400],
+    ['1.1', 'gzip\r\nTransfer-Encoding: chunked', 400],
     ['1.0', 'chunked', 400],
   ] as const) {
     const lines = [`POST / HTTP/${version}`, 'Host: x', `Transfer-Encoding: ${coding}`]
