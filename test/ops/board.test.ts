@@ -142,6 +142,23 @@ t.test('the last minute is scanned once when it is over, and not again', async (
   t.match(await read('current'), { minute: 101, complete: true, scanned: 0, keys: [] })
 })
 
+t.test('a scan of the last minute that broke off is made again', async (t) => {
+  const { read, scans, hold, setMinute } = openBoard()
+  hold()
+  setMinute(101)
+  const early = read('last')
+  while (scans.length < 1) await nextTurn()
+  clock.tick(5000)
+  scans[0]!.goOn()
+  t.match(await early, { complete: false })
+  clock.tick(5000)
+  const later = read('last')
+  for (let n = 0; n < 20; n++) await nextTurn()
+  t.equal(scans.length, 2)
+  scans[1]?.goOn()
+  t.match(await later, { complete: true, scanned: 2 })
+})
+
 t.test(
   'by share, a key with little use is found at once, and while somebody watches once it is used',
   async (t) => {
