@@ -2,8 +2,8 @@
 import { connect } from 'node:net'
 import t from 'tap'
 import { deleteUser, makeCaller, makeKey, startInstance } from '../instance.ts'
-import { useServices } from '../services/index.ts'
-import { countKeys, openDatabase } from './database.ts'
+import { openDatabase, useServices } from '../services/index.ts'
+import { countKeys } from './count-keys.ts'
 import { expectError } from './expect-error.ts'
 
 const services = await useServices(t)

@@ -1,8 +1,7 @@
 // What the audit entry of a refusal says about the request: what a trusted gateway was asked for, and whose key it may have been.
-import postgres from 'postgres'
 import t from 'tap'
 import { type Ask, type Instance, makeCaller, startInstance } from '../instance.ts'
-import { useServices } from '../services/index.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 import { resetWhileLookedUp } from './reset.ts'
 
 const services = await useServices(t)
@@ -77,8 +76,7 @@ t.test('a token of our shape leaves its display prefix, and any other nothing', 
 })
 
 t.test('a client that resets its connection has its address in the entry', async (t) => {
-  const sql = postgres(services.databaseUrl, { max: 3, onnotice: () => {} })
-  t.teardown(() => sql.end({ timeout: 1 }))
+  const sql = openDatabase(t, services.databaseUrl, 3)
   const headers = { 'x-forwarded-for': '203.0.113.7' }
   for (const [TRUST_PROXY, ip] of [
     ['false', '127.0.0.1'],

@@ -3,8 +3,8 @@
 import t, { type Test } from 'tap'
 import type { RefusalReason } from '../../schemas/refusal.ts'
 import { deleteUser, makeCaller, makeKey, startInstance } from '../instance.ts'
-import { useServices } from '../services/index.ts'
-import { countKeys, openDatabase } from './database.ts'
+import { openDatabase, useServices } from '../services/index.ts'
+import { countKeys } from './count-keys.ts'
 import { expectError } from './expect-error.ts'
 import { type RawAnswer, sendBytes, sendRaw } from './raw-http.ts'
 

@@ -1,8 +1,7 @@
 // PATCH and DELETE /v1/keys/{id}: both hold on every instance once they are answered. Values are tested in values.test.ts.
 import t from 'tap'
 import { type Instance, makeCaller, makeKey, startInstance } from '../instance.ts'
-import { useServices } from '../services/index.ts'
-import { openDatabase } from './database.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 import { expectError, expectRated } from './expect-error.ts'
 import { expectKey } from './expect-key.ts'
 

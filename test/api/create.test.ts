@@ -1,8 +1,8 @@
 // POST /v1/keys: what is created, and what the response says. Values are tested in values.test.ts.
 import t from 'tap'
 import { makeCaller, makeKey, startInstance, startOps } from '../instance.ts'
-import { useServices } from '../services/index.ts'
-import { countKeys, openDatabase } from './database.ts'
+import { openDatabase, useServices } from '../services/index.ts'
+import { countKeys } from './count-keys.ts'
 import { expectError, expectRated } from './expect-error.ts'
 import { expectKey } from './expect-key.ts'
 

@@ -4,8 +4,7 @@
 import { connect } from 'node:net'
 import t from 'tap'
 import { type Answer, type Ask, makeCaller, startInstance } from '../instance.ts'
-import { useServices } from '../services/index.ts'
-import { openDatabase } from './database.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 import { type Code, errors, expectError, expectRated, isRated } from './expect-error.ts'
 import { sendBytes } from './raw-http.ts'
 

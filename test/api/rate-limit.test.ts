@@ -2,8 +2,8 @@
 import t from 'tap'
 import { type Answer, type Ask, type Instance, makeCaller, makeKey, startInstance } from '../instance.ts'
 import { until } from '../process/until.ts'
-import { useServices } from '../services/index.ts'
-import { countKeys, openDatabase } from './database.ts'
+import { openDatabase, useServices } from '../services/index.ts'
+import { countKeys } from './count-keys.ts'
 import { expectError, expectRated } from './expect-error.ts'
 import { inOneMinute, resetOf } from './one-minute.ts'
 

@@ -2,8 +2,7 @@
 import t from 'tap'
 import { makeCaller, startInstance } from '../instance.ts'
 import { until } from '../process/until.ts'
-import { useServices } from '../services/index.ts'
-import { openDatabase } from './database.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 import { expectError } from './expect-error.ts'
 import { sendRaw } from './raw-http.ts'
 

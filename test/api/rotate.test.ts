@@ -1,8 +1,7 @@
 // POST /v1/keys/{id}/rotate: the successor at once, and the old key until the end of its grace period, on every instance.
 import t from 'tap'
 import { type Ask, makeCaller, makeKey, startInstance } from '../instance.ts'
-import { useServices } from '../services/index.ts'
-import { openDatabase } from './database.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 import { type Code, expectError, expectRated } from './expect-error.ts'
 import { expectKey } from './expect-key.ts'
 import { sendRaw } from './raw-http.ts'

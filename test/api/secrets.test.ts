@@ -2,8 +2,7 @@
 import { createHmac } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { hashSecret, type Instance, makeCaller, startInstance } from '../instance.ts'
-import { useServices } from '../services/index.ts'
-import { openDatabase } from './database.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 import { sendRaw } from './raw-http.ts'
 
 const services = await useServices(t)

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
 import { makeCaller, startInstance } from '../instance.ts'
-import { useServices } from '../services/index.ts'
-import { countKeys, openDatabase } from './database.ts'
+import { openDatabase, useServices } from '../services/index.ts'
+import { countKeys } from './count-keys.ts'
 import { limits, moments, names, notLimits, notMoments, notNames, optional } from './values.ts'
 
 const services = await useServices(t)

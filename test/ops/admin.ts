@@ -1,9 +1,8 @@
 /** What the tests of the admin API share: instances with an ops listener each, operators, and what is in the audit log. */
 import type { Test } from 'tap'
-import { openDatabase } from '../api/database.ts'
 import { type Ask, startInstance, startOps } from '../instance.ts'
 import { until } from '../process/until.ts'
-import { useServices } from '../services/index.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 
 export const ada = 'a-token-of-adas-own'
 export const bob = 'bobs-token-is-longer-than-hers'

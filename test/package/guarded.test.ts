@@ -3,7 +3,6 @@
 import { once } from 'node:events'
 import { connect, constants } from 'node:http2'
 import Fastify, { type FastifyInstance, type FastifyServerOptions } from 'fastify'
-import postgres from 'postgres'
 import t, { type Test } from 'tap'
 import type { Sent } from '../../src/http/routes/actor.ts'
 import latchkey from '../../src/package/fastify.ts'
@@ -23,8 +22,7 @@ const options: LatchkeyOptions = {
   hashSecret,
   patience: 20,
 }
-const sql = postgres(services.databaseUrl, { max: 3, onnotice: () => {} })
-t.teardown(() => sql.end({ timeout: 1 }))
+const sql = openDatabase(t, services.databaseUrl, 3)
 
 // Registered first, so closed last: the key that all tests use.
 const service = await startInstance(t, services)

@@ -1,11 +1,10 @@
 // AUDIT_RETENTION_DAYS and USAGE_RETENTION_DAYS as an operator sees them: a start drops older refusals
 // and usage, whole days at a time, and says so.
-import postgres from 'postgres'
 import t from 'tap'
 import { readConfig } from '../../src/config.ts'
 import { openStores } from '../../src/wiring/stores.ts'
 import { type Instance, startInstance } from '../instance.ts'
-import { useServices } from '../services/index.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 import { externalEnv } from './latchkey.ts'
 import { until } from './until.ts'
 
@@ -15,8 +14,7 @@ t.test(
     const services = await useServices(t)
     const first = await startInstance(t, services)
     const refused = (await first.ask('GET', '/v1/verify')).headers.get('x-request-id')!
-    const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })
-    t.teardown(() => sql.end({ timeout: 1 }))
+    const sql = openDatabase(t, services.databaseUrl)
 
     /** A partition as the service made it this many days ago, with one entry. Returns its name. */
     async function dayAgo(days: number): Promise<string> {
@@ -85,8 +83,7 @@ async function dropped({ log }: Pick<Instance, 'log'>, count: number): Promise<s
 t.test('a start with a much shorter retention drops all the days past it at once', async (t) => {
   const services = await useServices(t)
   await startInstance(t, services)
-  const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })
-  t.teardown(() => sql.end({ timeout: 1 }))
+  const sql = openDatabase(t, services.databaseUrl)
   await sql`
     select create_day_partitions(parent, today - 60, today - 2)
     from unnest(array['audit_refusals', 'key_usage']) as parent,
@@ -102,8 +99,7 @@ t.test(
     // Not those of an instance, whose own round may drop them first.
     const stores = await openStores(readConfig(externalEnv(services)), { role: 'serve' })
     t.teardown(() => stores.close())
-    const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })
-    t.teardown(() => sql.end({ timeout: 1 }))
+    const sql = openDatabase(t, services.databaseUrl)
     const [last] = await sql`
     select 'audit_refusals_' || to_char((now() at time zone 'UTC')::date + 7, 'YYYYMMDD') as name`
     await sql`drop table ${sql(last!.name)}`
@@ -124,8 +120,7 @@ t.test(
 t.test('a refusal that finds no partition is a 503, has it created, and the next is a 401', async (t) => {
   const services = await useServices(t)
   const { ask, log } = await startInstance(t, services)
-  const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })
-  t.teardown(() => sql.end({ timeout: 1 }))
+  const sql = openDatabase(t, services.databaseUrl)
   const [today] = await sql`
     select 'audit_refusals_' || to_char(now() at time zone 'UTC', 'YYYYMMDD') as name`
   await sql`drop table ${sql(today!.name)}`

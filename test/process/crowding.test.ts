@@ -1,8 +1,7 @@
 // One user floods Postgres with requests, and nobody else notices.
-import postgres from 'postgres'
 import t from 'tap'
 import { makeCaller, startInstance } from '../instance.ts'
-import { useServices } from '../services/index.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 import { ask } from './ask.ts'
 
 /** Far more than there are connections to Postgres, but few enough for a slow machine. */
@@ -17,8 +16,7 @@ t.test(
     const instance = await startInstance(t, services, {}, { patience: 4 })
     const [busy, calm] = [await makeCaller(instance), await makeCaller(instance)]
     const path = `${instance.url}/v1/keys`
-    const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })
-    t.teardown(() => sql.end({ timeout: 1 }))
+    const sql = openDatabase(t, services.databaseUrl)
 
     let flooding = true
     const answers = new Set<number>()

@@ -3,7 +3,6 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { networkInterfaces } from 'node:os'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
-import postgres from 'postgres'
 import t, { type Test } from 'tap'
 import { readConfig } from '../../src/config.ts'
 import { migrate } from '../../src/postgres/migrate.ts'
@@ -13,6 +12,7 @@ import { examine } from '../../src/wiring/examine.ts'
 import { makeCaller, startInstance } from '../instance.ts'
 import {
   makeCertificates,
+  openDatabase,
   startPrivatePostgres,
   startPrivateRedis,
   startRedisCluster,
@@ -43,8 +43,7 @@ const grants = documented
 
 t.test('Postgres', async (t) => {
   const server = await startPrivatePostgres(t)
-  const sql = postgres(server.url, { max: 1, onnotice: () => {} })
-  t.teardown(() => sql.end({ timeout: 1 }))
+  const sql = openDatabase(t, server.url)
   const env = externalEnv({ databaseUrl: server.url, redisUrl: null })
   const asService = { ...env, DATABASE_URL: server.url.replace('postgres@', 'latchkey_service:hunter2@') }
 

@@ -3,8 +3,8 @@ import { execFile } from 'node:child_process'
 import { readFile, stat, unlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import postgres from 'postgres'
 import t from 'tap'
+import { openDatabase } from '../services/index.ts'
 import { commandLine, processTree, send, waitUntilGone } from '../services/processes.ts'
 import { ask } from './ask.ts'
 import { embeddedEnv, postmasterOf } from './embedded.ts'
@@ -142,8 +142,7 @@ t.test('a Postgres that is slow at first delays the first key', async (t) => {
   await former.ended
   const [, , , port] = (await readFile(join(env.DATA_DIR, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')
   const password = await readFile(join(env.DATA_DIR, 'postgres-password'), 'utf8')
-  const sql = postgres(`postgres://latchkey:${password.trim()}@127.0.0.1:${port}/latchkey`, { max: 2 })
-  t.teardown(() => sql.end({ timeout: 1 }))
+  const sql = openDatabase(t, `postgres://latchkey:${password.trim()}@127.0.0.1:${port}/latchkey`, 2)
   await sql`truncate users cascade`
   const service = await sql.begin(async (held) => {
     await held`lock table users in share row exclusive mode`

@@ -1,18 +1,16 @@
 // What only a whole instance shows of its guard: which pool does what, what is looked up, and what happens when Redis comes back.
 import { readFileSync } from 'node:fs'
 import FakeTimers from '@sinonjs/fake-timers'
-import postgres from 'postgres'
 import t from 'tap'
 import { Redis } from '../../src/redis/ioredis.ts'
 import { versionKey } from '../../src/redis/scripts.ts'
 import { poolBounds } from '../../src/wiring/pools.ts'
 import { makeCaller, startInstance } from '../instance.ts'
-import { startPrivateRedis, startTcpProxy, useServices } from '../services/index.ts'
+import { openDatabase, startPrivateRedis, startTcpProxy, useServices } from '../services/index.ts'
 import { until } from './until.ts'
 
 const services = await useServices(t)
-const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })
-t.teardown(() => sql.end({ timeout: 1 }))
+const sql = openDatabase(t, services.databaseUrl)
 
 t.test(
   'a change made while Redis was unreachable applies from the first request after Redis is back',

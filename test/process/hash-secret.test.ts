@@ -1,9 +1,8 @@
 // A HASH_SECRET under which none of the existing keys was made: refused before it makes every key unknown.
-import postgres from 'postgres'
 import t, { type Test } from 'tap'
 import { keyHasher } from '../../src/rules/key-hasher.ts'
 import { hashSecret, makeCaller, startInstance } from '../instance.ts'
-import { useServices } from '../services/index.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 import { type Ended, type Env, externalEnv, openCommandLine, runLatchkey } from './latchkey.ts'
 
 const wrong = 'not the secret of these keys, though long enough'
@@ -17,8 +16,7 @@ async function begin(t: Test) {
   const caller = await makeCaller(instance)
   await instance.close()
   const run = (more: Env, ...words: string[]) => runWith(externalEnv(services, more), ...words)
-  const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })
-  t.teardown(() => sql.end({ timeout: 1 }))
+  const sql = openDatabase(t, services.databaseUrl)
   const serve = (more: Env) => runLatchkey(t, externalEnv(services, more), 'serve')
   const expectRefused = ({ code, stdout, stderr }: Ended) => {
     t.equal(code, 1)

@@ -1,7 +1,7 @@
 // A service that waits for a lock while it starts, and how to see that a statement waits for a lock.
-import postgres from 'postgres'
+import type postgres from 'postgres'
 import type { Test } from 'tap'
-import { useServices } from '../services/index.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 import { type Env, externalEnv, spawnLatchkey } from './latchkey.ts'
 import { until } from './until.ts'
 
@@ -17,8 +17,7 @@ export const lockWaitOf = (sql: postgres.Sql, like: string) =>
 /** One that waits for the lock of migrations, as beside another instance that is about to start. */
 export async function heldAtStart(t: Test, env: Env = {}) {
   const services = await useServices(t)
-  const sql = postgres(services.databaseUrl, { max: 2, onnotice: () => {} })
-  t.teardown(() => sql.end({ timeout: 1 }))
+  const sql = openDatabase(t, services.databaseUrl, 2)
   const held = await sql.reserve()
   await held`select pg_advisory_lock(7231906)`
   t.teardown(() => held.release())

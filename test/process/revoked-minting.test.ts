@@ -1,10 +1,9 @@
 // A key that is revoked while it creates another key mints nothing.
 import { setTimeout as pause } from 'node:timers/promises'
-import postgres from 'postgres'
 import t from 'tap'
 import { makeKey, makeUser, startInstance } from '../instance.ts'
-import { useServices } from '../services/index.ts'
-import { until } from './until.ts'
+import { openDatabase, useServices } from '../services/index.ts'
+import { lockWaitOf } from './held-at-start.ts'
 
 const rounds = 40
 const atOnce = 4
@@ -12,8 +11,7 @@ const atOnce = 4
 const services = await useServices(t)
 const a = await startInstance(t, services)
 const b = await startInstance(t, services)
-const sql = postgres(services.databaseUrl, { max: 3, onnotice: () => {} })
-t.teardown(() => sql.end({ timeout: 1 }))
+const sql = openDatabase(t, services.databaseUrl, 3)
 const minted = async (name: string) => (await sql`select id from api_keys where name = ${name}`).length
 
 /** A user, the key that mints, and one to revoke it by. */
@@ -70,14 +68,7 @@ t.test(
   },
 )
 
-/** Resolves when a creation waits for a lock. */
-const creationWaits = () =>
-  until('the creation waits', async () => {
-    const waiting = await sql`
-      select from pg_stat_activity
-      where datname = current_database() and wait_event_type = 'Lock' and query ~ 'create_key'`
-    return waiting.length > 0
-  })
+const creationWaits = () => lockWaitOf(sql, '%create_key%')
 
 t.test(
   'a creation that was authenticated before the revocation and decided after it mints nothing',

@@ -1,9 +1,8 @@
 // Rotating HASH_SECRET: keys work throughout, and a command says when the old secret is no longer needed.
-import postgres from 'postgres'
 import t, { type Test } from 'tap'
 import { keyHasher } from '../../src/rules/key-hasher.ts'
 import { hashSecret, type Instance, makeCaller, makeKey, startInstance } from '../instance.ts'
-import { useServices } from '../services/index.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 import { type Env, externalEnv, openCommandLine } from './latchkey.ts'
 import { until } from './until.ts'
 
@@ -21,8 +20,7 @@ async function begin(t: Test) {
   const unused = await makeKey(instance, { userId: caller.userId })
   await instance.close()
   const serve = (env: Env) => startInstance(t, services, env)
-  const sql = postgres(services.databaseUrl, { max: 1, onnotice: () => {} })
-  t.teardown(() => sql.end({ timeout: 1 }))
+  const sql = openDatabase(t, services.databaseUrl)
   /** Resolves once this many keys are hashed under the new secret. */
   const rehashed = (keys: number) =>
     until(`${keys} keys are hashed again`, async () => {

@@ -1,10 +1,10 @@
 // The service as a role without DDL: the documented grants are enough, and everything else is refused.
 import { readFile } from 'node:fs/promises'
 import postgres from 'postgres'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { migrate } from '../../src/postgres/migrate.ts'
 import { deleteUser, makeCaller, makeKey, startInstance } from '../instance.ts'
-import { startPrivatePostgres, useServices } from '../services/index.ts'
+import { openDatabase, startPrivatePostgres, useServices } from '../services/index.ts'
 import { externalEnv, openCommandLine, runLatchkey } from './latchkey.ts'
 import { until } from './until.ts'
 
@@ -25,12 +25,6 @@ const urlOf = (role: string, database = 'latchkey') =>
   `postgres://${role}@127.0.0.1:${server.port}/${database}`
 const owner = urlOf('latchkey_owner')
 const service = urlOf('latchkey_service')
-
-function connect(t: Test, url: string) {
-  const sql = postgres(url, { max: 2, onnotice: () => {} })
-  t.teardown(() => sql.end({ timeout: 1 }))
-  return sql
-}
 
 async function execute(url: string, statements: string[]) {
   const sql = postgres(url, { max: 1, onnotice: () => {} })
@@ -57,7 +51,7 @@ t.test('the documented roles and grants', async (t) => {
 })
 
 t.test('a start of the service role waits for no lock of migrations', async (t) => {
-  const held = await connect(t, server.url.replace(/\/postgres$/, '/latchkey')).reserve()
+  const held = await openDatabase(t, server.url.replace(/\/postgres$/, '/latchkey')).reserve()
   await held`select pg_advisory_lock(7231906)`
   await held`begin`
   await held`lock table schema_version in share row exclusive mode`
@@ -68,7 +62,7 @@ t.test('a start of the service role waits for no lock of migrations', async (t) 
 })
 
 t.test('everything the service does works as the service role', async (t) => {
-  const sql = connect(t, owner)
+  const sql = openDatabase(t, owner)
   await sql`drop table ${sql(await lastPartition(sql))}`
   await sql.unsafe(`create table audit_refusals_20200101 partition of audit_refusals
     for values from ('2020-01-01 00:00:00+00') to ('2020-01-02 00:00:00+00')`)
@@ -147,8 +141,8 @@ t.test('a grant that is missing is a 503, and the log and the command line say w
 })
 
 t.test('what the service role may not do is refused', async (t) => {
-  const sql = connect(t, service)
-  const [{ name }] = (await partitions(connect(t, owner))) as unknown as [{ name: string }]
+  const sql = openDatabase(t, service)
+  const [{ name }] = (await partitions(openDatabase(t, owner))) as unknown as [{ name: string }]
   const refused = [
     'update audit_log set path = null',
     'delete from audit_log',
@@ -175,11 +169,11 @@ t.test('what the service role may not do is refused', async (t) => {
 t.test(
   'the functions use the schema they were made in, whatever the search_path of the caller',
   async (t) => {
-    const sql = connect(t, server.url.replace(/\/postgres$/, '/latchkey'))
+    const sql = openDatabase(t, server.url.replace(/\/postgres$/, '/latchkey'))
     await sql`create role stranger login`
     const functions = ['audit', 'usage'].flatMap((of) => [`ensure_${of}_partitions`, `drop_${of}_partitions`])
     for (const name of functions)
-      await t.rejects(connect(t, urlOf('stranger')).unsafe(`select ${name}(7)`), { code: '42501' }, name)
+      await t.rejects(openDatabase(t, urlOf('stranger')).unsafe(`select ${name}(7)`), { code: '42501' }, name)
     const settings = await sql`
       select proname as name, proconfig as config from pg_proc where proname = any (string_to_array(${functions.join()}, ','))`
     t.same(
@@ -187,7 +181,7 @@ t.test(
       new Map(functions.map((name) => [name, ['search_path=public, pg_temp']])),
     )
 
-    const own = await connect(t, service).reserve()
+    const own = await openDatabase(t, service).reserve()
     const [{ name }] = (await partitions(sql)) as unknown as [{ name: string }]
     await own.unsafe(`create temporary table ${name} (id int)`)
     await own`create temporary table audit_refusals (id int)`

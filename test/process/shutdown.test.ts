@@ -2,10 +2,9 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { connect } from 'node:net'
-import postgres from 'postgres'
 import t, { type Test } from 'tap'
 import { makeCaller, makeKey, startInstance } from '../instance.ts'
-import { useServices } from '../services/index.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 import { send } from '../services/processes.ts'
 import { ask } from './ask.ts'
 import { builtCli } from './built.ts'
@@ -19,8 +18,7 @@ const seeding = await startInstance(t, services)
 const caller = await makeCaller(seeding)
 const other = await makeKey(seeding, { userId: caller.userId })
 await seeding.close()
-const sql = postgres(services.databaseUrl, { max: 2, onnotice: () => {} })
-t.teardown(() => sql.end({ timeout: 1 }))
+const sql = openDatabase(t, services.databaseUrl, 2)
 const serve = (t: Test, env: Env = {}) => serveLatchkey(t, externalEnv(services, env))
 
 const stopping = (service: Latchkey) =>

@@ -1,8 +1,7 @@
 // A stop that gets stuck has 25 seconds, and its requests have 19 of them.
-import postgres from 'postgres'
 import t from 'tap'
 import { makeCaller, startInstance } from '../instance.ts'
-import { useServices } from '../services/index.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 import { ask } from './ask.ts'
 import { lockWaitOf } from './held-at-start.ts'
 import { externalEnv, serveLatchkey } from './latchkey.ts'
@@ -22,8 +21,7 @@ t.test('a stop that gets stuck is ended after 25 seconds, and not with 0', async
 
 t.test('an operator who waits for longer is cut off, and the rest of the stop is as usual', async (t) => {
   const services = await useServices(t)
-  const sql = postgres(services.databaseUrl, { max: 2, onnotice: () => {} })
-  t.teardown(() => sql.end({ timeout: 1 }))
+  const sql = openDatabase(t, services.databaseUrl, 2)
   const seeding = await startInstance(t, services)
   const caller = await makeCaller(seeding)
   await seeding.close()

@@ -2,12 +2,11 @@
 // is in nothing that is left. The one place where it may be is the response that creates it. (And
 // the name of a key, if somebody puts it there.)
 import { readFile } from 'node:fs/promises'
-import postgres from 'postgres'
 import t, { type Test } from 'tap'
 import { tokenFormat } from '../../src/rules/token.ts'
 import { externalEnv, openCommandLine, runLatchkey } from '../process/latchkey.ts'
 import { until } from '../process/until.ts'
-import { startPrivatePostgres, startPrivateRedis, useServices } from '../services/index.ts'
+import { openDatabase, startPrivatePostgres, startPrivateRedis, useServices } from '../services/index.ts'
 import { recordFigure, soaking } from '../soak.ts'
 import { type Forms, formsOf, formsOfKey, found, layersOf } from './canary-forms.ts'
 import { live, type Sent, send } from './canary-life.ts'
@@ -69,8 +68,7 @@ t.test('a key is nowhere but in the response that creates it', async (t) => {
   })
   if (redis === null) return
   const pg = await startPrivatePostgres(t)
-  const sql = postgres(pg.url, { max: 1, onnotice: () => {} })
-  t.teardown(() => sql.end({ timeout: 1 }))
+  const sql = openDatabase(t, pg.url)
   const postgresFiles = await logEverything(sql)
   const redisUrl = redis.url.replace('://', `://:${redisPassword}@`)
   const listener = await listenToRedis(t, redisUrl)

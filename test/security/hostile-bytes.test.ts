@@ -2,11 +2,10 @@
 // connection is closed; and what comes inside or behind a refused one never runs.
 import { once } from 'node:events'
 import t, { type Test } from 'tap'
-import { openDatabase } from '../api/database.ts'
 import { type Code, expectError } from '../api/expect-error.ts'
 import { makeCaller, makeKey, startInstance } from '../instance.ts'
 import { until } from '../process/until.ts'
-import { useServices } from '../services/index.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 import { recordFigure, scaled } from '../soak.ts'
 import { fatalBytes, manyHeaders } from './fatal-bytes.ts'
 import {

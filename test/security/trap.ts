@@ -4,9 +4,9 @@
  * they have run.
  */
 import type { Test } from 'tap'
-import { openDatabase } from '../api/database.ts'
 import { type Instance, makeKey, makeUser } from '../instance.ts'
 import type { Services } from '../services/index.ts'
+import { openDatabase } from '../services/index.ts'
 import { goodCreation, request } from './requests.ts'
 
 export interface Trap {

@@ -2,9 +2,8 @@
 // and whatever was asked. So is every 404 of an id. Beyond
 // test/api/authentication.test.ts: all ways to present a key, and connections that stay open.
 import t, { type Test } from 'tap'
-import { openDatabase } from '../api/database.ts'
 import { deleteUser, makeCaller, makeKey, startInstance } from '../instance.ts'
-import { useServices } from '../services/index.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 import { recordFigure } from '../soak.ts'
 import { host, json, lengthOf, message } from './requests.ts'
 import { openWire } from './wire.ts'

@@ -14,12 +14,11 @@ import {
   type UsageStore,
 } from '../../src/stores.ts'
 import { type Collector, type CollectorOptions, createCollector } from '../../src/usage/collector.ts'
-import { openDatabase } from '../api/database.ts'
 import { inOneMinute, resetOf } from '../api/one-minute.ts'
 import { type Answer, type Instance, makeCaller, startInstance } from '../instance.ts'
 import { hits } from '../memory/counter-suite.ts'
 import { until } from '../process/until.ts'
-import { useServices } from '../services/index.ts'
+import { openDatabase, useServices } from '../services/index.ts'
 
 const services = await useServices(t)
 const sql = openDatabase(t, services.databaseUrl)

@@ -1,7 +1,4 @@
-/** The instance's database, for what no endpoint shows and no endpoint does. */
 import type postgres from 'postgres'
-
-export { openDatabase } from '../services/index.ts'
 
 /** The keys of one user, or all of them. */
 export async function countKeys(sql: postgres.Sql, userId: string | null = null): Promise<number> {
