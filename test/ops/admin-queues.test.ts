@@ -25,8 +25,6 @@ const stuck: [table: string, method: string, path: string, json: unknown, free: 
   ['audit_log', 'GET', 'audit', undefined, 'users'],
   ['audit_log', 'POST', 'lookup', { query: id }, 'users'],
   ['audit_log', 'POST', 'lookup', { query: 'req_1' }, 'users'],
-  ['audit_log', 'POST', 'lookup', { query: id }, 'users'],
-  ['audit_log', 'POST', 'lookup', { query: 'req_1' }, 'users'],
   ['instances', 'GET', 'instances', undefined, 'users'],
   ['key_usage', 'GET', `keys/${id}/usage`, undefined, 'users'],
   ['users', 'DELETE', `users/${userId}`, undefined, 'audit'],
