@@ -8,7 +8,6 @@ export const ada = 'a-token-of-adas-own'
 export const bob = 'bobs-token-is-longer-than-hers'
 const env = { OPS_TOKEN: `ada:${ada},bob:${bob}` }
 
-/** `other`: a second instance on the same servers. */
 export async function startAdmin(t: Test, more: Record<string, string> = {}) {
   const services = await useServices(t)
   const instance = await startInstance(t, services, { ...env, ...more })
