@@ -4,7 +4,6 @@ import { install } from '@sinonjs/fake-timers'
 import t from 'tap'
 import { createCalls } from '../../src/redis/calls.ts'
 import type { Hits } from '../../src/redis/hits.ts'
-import { createPace } from '../../src/redis/pace.ts'
 import { chanceOf } from '../simulation/chance.ts'
 
 const clock = install({ toFake: ['performance'] })
@@ -197,26 +196,4 @@ t.test('50,000 hits wait at most, sent or not', async (t) => {
     [50_000],
   )
   t.equal(add(60_000), 50_000)
-})
-
-t.test('sixteen lone calls show that Redis is farther than it was', async (t) => {
-  const pace = createPace()
-  /** How many calls it takes after one that was near. */
-  function callsUntilFar() {
-    pace.answered(0.2, true)
-    for (let i = 0; i < 100; i++) pace.answered(5, false)
-    for (let calls = 0; calls < 100; calls++) {
-      if (pace.turnsMax === 24) return calls
-      pace.answered(5, true)
-    }
-    return null
-  }
-  t.equal(pace.turnsMax, 2, 'before the first answer')
-  t.equal(callsUntilFar(), 15 + 16, 'the near one is one of the first sixteen')
-  pace.answered(1, false)
-  t.equal(pace.turnsMax, 10, 'one answer shows that it is nearer')
-  pace.answered(1, true)
-  pace.reset()
-  t.equal(pace.turnsMax, 2, 'another server may be elsewhere')
-  t.equal(callsUntilFar(), 15 + 16, 'and is not judged by the calls to the one before')
 })

@@ -60,6 +60,8 @@ t.test('16 calls that were alone show that Redis is farther, and others do not',
   }
   answered(16, 2, true)
   t.equal(pace.turnsMax, 20, 'and only of these')
+  answered(1, 1, false)
+  t.equal(pace.turnsMax, 10, 'one call shows that it is nearer')
 })
 
 t.test('of another server nothing is known', async (t) => {
