@@ -2,7 +2,7 @@
 // client shows.
 import { once } from 'node:events'
 import { chown, copyFile, readFile, stat, writeFile } from 'node:fs/promises'
-import { type AddressInfo, createServer } from 'node:net'
+import { type AddressInfo, createServer, type Server } from 'node:net'
 import { join } from 'node:path'
 import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
@@ -191,35 +191,36 @@ t.test('a parameter that is there twice is refused, not one of its values taken'
     })
 })
 
+/** Dials a server of the test's own, over TLS. */
+async function dialTo(t: Test, server: Server, { more = '', signal = new AbortController().signal } = {}) {
+  server.listen(0, address)
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const { port } = server.address() as AddressInfo
+  const to = readAddress(`postgres://${address}:${port}/x?sslmode=require${more}`, {})
+  return dial(to.hosts[0]!, to, 10_000, signal)
+}
+
 t.test('with sslnegotiation=direct the client asks for the protocol that Postgres insists on', async (t) => {
   const [cert, key] = [await readFile(forAddress.cert), await readFile(forAddress.key)]
   const direct = createTlsServer({ cert, key, ALPNProtocols: ['postgresql'] })
-  direct.listen(0, address)
-  await once(direct, 'listening')
-  t.teardown(() => direct.close())
-  const { port } = direct.address() as AddressInfo
   const accepted = once(direct, 'secureConnection')
-  const to = readAddress(`postgres://${address}:${port}/x?sslmode=require&sslnegotiation=direct`, {})
-  const client = await dial(to.hosts[0]!, to, 5000, new AbortController().signal)
+  const client = await dialTo(t, direct, { more: '&sslnegotiation=direct' })
   const [served] = (await accepted) as [TLSSocket]
   t.equal(served.alpnProtocol, 'postgresql')
   client.destroy()
 })
 
 /** Asks for TLS where each of these is sent when bytes arrive; the last one ends the connection. */
-async function dialAnswering(t: Test, ...texts: string[]) {
-  const answering = createServer((socket) =>
-    socket.on('data', () =>
-      texts.length > 1 ? socket.write(texts.shift()!) : socket.end(texts.shift() ?? ''),
+const dialAnswering = (t: Test, ...texts: string[]) =>
+  dialTo(
+    t,
+    createServer((socket) =>
+      socket.on('data', () =>
+        texts.length > 1 ? socket.write(texts.shift()!) : socket.end(texts.shift() ?? ''),
+      ),
     ),
   )
-  answering.listen(0, address)
-  await once(answering, 'listening')
-  t.teardown(() => answering.close())
-  const { port } = answering.address() as AddressInfo
-  const to = readAddress(`postgres://${address}:${port}/x?sslmode=require`, {})
-  return dial(to.hosts[0]!, to, 5000, new AbortController().signal)
-}
 
 t.test('plain text behind the answer that there is TLS is refused', async (t) => {
   const dialled = dialAnswering(t, 'SE')
@@ -243,13 +244,7 @@ t.test('a dial that hangs within TLS ends with its pool, and proves nothing of t
       socket.write('S')
     }),
   )
-  hanging.listen(0, address)
-  await once(hanging, 'listening')
-  t.teardown(() => hanging.close())
-  const { port } = hanging.address() as AddressInfo
-  const to = readAddress(`postgres://${address}:${port}/x?sslmode=require`, {})
-  const dialled = dial(to.hosts[0]!, to, 10_000, ended.signal)
-  await t.rejects(dialled, { code: 'CONNECTION_CLOSED', isFinal: false })
+  await t.rejects(dialTo(t, hanging, ended), { code: 'CONNECTION_CLOSED', isFinal: false })
 })
 
 t.test('a Unix socket needs no TLS', async (t) => {
