@@ -168,21 +168,6 @@ t.test('every request that does not arrive in time is 408, however many there ar
   t.equal(reported.length, 100)
 })
 
-t.test('a malformed request behind a good one is refused after the good one is answered', async (t) => {
-  const { app } = otherApp(t)
-  app.get('/slow', async () => {
-    await new Promise((resolve) => setTimeout(resolve, 100))
-    return 'good'
-  })
-  const answers = answersOf(await raw(app, 'GET /slow HTTP/1.1\r\nHost: x\r\n\r\nnonsense\r\n\r\n'))
-  t.strictSame(
-    answers.map(({ status }) => status),
-    [200, 400],
-  )
-  t.equal(answers[0]!.body, 'good')
-  t.equal(envelopeOf(answers[1]!.body).code, 'bad_request')
-})
-
 t.test('an HTTP/1.0 request needs no Host', async (t) => {
   const { app } = otherApp(t)
   app.get('/', async () => 'ok')
