@@ -3,7 +3,7 @@
 import t from 'tap'
 import { addressGroup, createRefusalBudget } from '../../src/guard/refusal-budget.ts'
 
-function open(options: { perMinute?: number; addressesMax?: number } = {}) {
+function open(options: { addressesMax?: number } = {}) {
   const clock = { ms: 600_000 }
   const budget = createRefusalBudget({ perMinute: 3, now: () => clock.ms, ...options })
   /** How many of these refusals were within the budget. */
@@ -59,7 +59,7 @@ t.test('when there are too many addresses, the others share one budget', async (
   t.equal(budget.addresses(), 1)
 })
 
-t.test('10,000 addresses have their own budget, unless said otherwise', async (t) => {
+t.test('by default 10,000 addresses have their own budget', async (t) => {
   const { budget } = open()
   for (let i = 0; i < 10_010; i++) budget.take(`198.51.${i >> 8}.${i & 255}`)
   t.equal(budget.addresses(), 10_001)
