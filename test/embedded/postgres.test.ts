@@ -1,3 +1,4 @@
+// The Postgres that Latchkey starts by itself: who owns DATA_DIR, what survives a kill, and as which user it runs.
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import {
@@ -415,19 +416,23 @@ t.test('a service that was replaced and ends at once kills its Postgres', async 
 
 const noContainer = !canStartContainer() && 'this user cannot make a namespace for process ids'
 
-t.test('a service in another container', { skip: noContainer }, async (t) => {
-  const dataDir = await usedDir(t)
-  const service = await openElsewhere(t, dataDir, 'serve', { inContainer: true })
-  await store(service.url, 'in the container')
-  const where = `process 1 on ${hostname()}, in another container or on another machine`
-  t.match(await failure(t, dataDir), `already served by another Latchkey (${where})`)
-  t.equal(await stored(service.url), 'in the container', 'it is undisturbed')
+t.test(
+  'a service in another container holds its DATA_DIR until it is killed',
+  { skip: noContainer },
+  async (t) => {
+    const dataDir = await usedDir(t)
+    const service = await openElsewhere(t, dataDir, 'serve', { inContainer: true })
+    await store(service.url, 'in the container')
+    const where = `process 1 on ${hostname()}, in another container or on another machine`
+    t.match(await failure(t, dataDir), `already served by another Latchkey (${where})`)
+    t.equal(await stored(service.url), 'in the container', 'it is undisturbed')
 
-  service.child.kill('SIGKILL')
-  await service.ended
-  const next = await open(t, dataDir)
-  t.equal(await stored(next.url), 'in the container', 'after it was killed, the next start finds the data')
-})
+    service.child.kill('SIGKILL')
+    await service.ended
+    const next = await open(t, dataDir)
+    t.equal(await stored(next.url), 'in the container', 'after it was killed, the next start finds the data')
+  },
+)
 
 t.test('after the crash of one backend the service still holds its DATA_DIR', async (t) => {
   const dataDir = await usedDir(t)
@@ -504,7 +509,7 @@ t.test('the log is cut at a start when it has grown beyond 1 MB', async (t) => {
   t.ok(statSync(join(dataDir, 'postgres.log')).size < 10_000)
 })
 
-t.test('a long path with quotes and spaces, from a directory that cannot be read', async (t) => {
+t.test('it starts with a long path of quotes and spaces, from a directory that cannot be read', async (t) => {
   const parent = parentDir(t)
   const dataDir = join(parent, 'with spaces', 'long'.repeat(40), `it's "here" $HOME \`id\``)
   t.ok(dataDir.length > 120)

@@ -1,3 +1,4 @@
+// Who did what, as the audit log gets it from a request.
 import type { FastifyRequest } from 'fastify'
 import t from 'tap'
 import { actorOf } from '../../src/http/routes/actor.ts'

@@ -135,7 +135,7 @@ for (const [what, certificate, cases] of servers) {
   })
 }
 
-t.test("a server that asks for the client's certificate", async (t) => {
+t.test("a server that asks for a certificate accepts the client's own and no other", async (t) => {
   await serveWith(forAddress)
   const hba = join(dataFolder, 'pg_hba.conf')
   const before = await readFile(hba, 'utf8')

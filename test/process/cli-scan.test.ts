@@ -32,7 +32,7 @@ content.write(strange, 500_000)
 const states = (stdout: string) =>
   new Map(JSON.parse(stdout)[0].keys.map(({ id, state }: { id: string; state: string }) => [id, state]))
 
-t.test('a file is scanned to its end, and so is stdin', async (t) => {
+t.test('a file and stdin are scanned to their end', async (t) => {
   const file = join(await aFolder(t), 'leaky.log')
   await writeFile(file, content)
   const { code, stdout, stderr } = await runLatchkey(t, env, 'keys', 'scan', file, '--json')

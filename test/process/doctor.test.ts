@@ -41,7 +41,7 @@ const grants = documented
   .split(/\n##+ /)[0]!
   .match(/^grant .*(?=;$)/gm)!
 
-t.test('Postgres', async (t) => {
+t.test('each fault of Postgres is found, and comes with advice', async (t) => {
   const server = await startPrivatePostgres(t)
   const sql = openDatabase(t, server.url)
   const env = externalEnv({ databaseUrl: server.url, redisUrl: null })
@@ -188,7 +188,7 @@ t.test('Postgres', async (t) => {
   t.strictSame(await faultsOf(t, asService), ['Postgres: cannot be reached (ECONNREFUSED)'])
 })
 
-t.test('Redis', async (t) => {
+t.test('each fault of Redis is found, and comes with advice', async (t) => {
   const server = await startPrivateRedis(t)
   if (!server) return
   const env = externalEnv({ databaseUrl: services.databaseUrl, redisUrl: server.url })
@@ -270,7 +270,7 @@ t.test('a Redis that takes no connection says why', async (t) => {
   t.match(await findingsAt(server.url), [{ state: 'wrong', found, advice: /maxclients/ }])
 })
 
-t.test('a Sentinel in REDIS_URL, alone or among several', async (t) => {
+t.test('a Sentinel in REDIS_URL is recognised, alone or among several', async (t) => {
   // What a Sentinel does not know either.
   const args = ['eval', 'cluster'].flatMap((command) => ['--rename-command', command, ''])
   const server = await startPrivateRedis(t, { args })
@@ -281,7 +281,7 @@ t.test('a Sentinel in REDIS_URL, alone or among several', async (t) => {
   }
 })
 
-t.test('a Redis that speaks TLS where REDIS_URL has redis://', async (t) => {
+t.test('redis:// for a Redis that speaks TLS is found, with the advice to use rediss://', async (t) => {
   const tls = await makeCertificates(t, ['DNS:localhost'])
   const server = tls && (await startPrivateRedis(t, { tls }))
   if (!server) return
@@ -292,7 +292,7 @@ t.test('a Redis that speaks TLS where REDIS_URL has redis://', async (t) => {
   ])
 })
 
-t.test('a Redis that demands a client certificate, as it does by default', async (t) => {
+t.test('a Redis that demands a client certificate is found, with the setting to change', async (t) => {
   const tls = await makeCertificates(t, ['DNS:localhost'])
   const server = tls && (await startPrivateRedis(t, { tls }))
   if (!server) return
@@ -304,7 +304,7 @@ t.test('a Redis that demands a client certificate, as it does by default', async
   t.match(stdout, /^wrong +Redis +.*certificate required.*\n {8}.*set `tls-auth-clients no`/m)
 })
 
-t.test('Redis Cluster', async (t) => {
+t.test('each master of a Redis Cluster is examined, also where REDIS_URL names only one', async (t) => {
   const cluster = await startRedisCluster(t, { masters: 2 })
   if (!cluster) return
   const findingsAt = (...urls: string[]) =>

@@ -32,7 +32,7 @@ async function execute(url: string, statements: string[]) {
   await sql.end({ timeout: 1 })
 }
 
-t.test('the documented roles and grants', async (t) => {
+t.test('the documented roles and grants can be made once the owner has migrated', async (t) => {
   await execute(server.url, makeRoles)
   // As before Postgres 15, where every role may create tables here.
   await execute(urlOf('postgres'), ['revoke create on schema public from public'])

@@ -66,14 +66,14 @@ for (const [what, answer] of Object.entries(answers)) {
 }
 
 t.test('a TLS connection sends the host name of the server, and never an address', async (t) => {
-  for (const [host, isTold] of [
+  for (const [host, isSent] of [
     ['localhost', true],
     ['127.0.0.1', false],
   ] as const) {
     const { address, received } = await listen(t, answers['ends the connection']!)
     countAt(t, `rediss://${address.replace('127.0.0.1', host)}`)
     await until('the handshake has begun', () => received.length > 0)
-    t.equal(Buffer.concat(received).includes(host), isTold)
+    t.equal(Buffer.concat(received).includes(host), isSent)
   }
 })
 
