@@ -1,4 +1,4 @@
-// /v1/verify as gateways call it: with the method, path and body of the request that they are asked for.
+// GET /v1/verify, which a gateway asks with the method, path and body of the request that it may let through.
 import { once } from 'node:events'
 import { METHODS } from 'node:http'
 import { connect } from 'node:net'
@@ -14,6 +14,28 @@ const authorization = `Authorization: Bearer ${token}`
 const send = (method: string, target: string, headers: string[] = [], body?: string) =>
   sendRaw(instance.port, method, target, [authorization, ...headers], body)
 const verified = { key_id: id, user_id: userId, rate_limit_rpm: 1_000_000, expires_at: null }
+
+t.test('a usable key is 200, and body and headers name its owner', async (t) => {
+  const expiresAt = Math.floor(Date.now() / 1000) + 3600
+  const { id, token, userId } = await makeCaller(instance, { rateLimitRpm: 30, expiresAt })
+  const answer = await instance.ask('GET', '/v1/verify', { token })
+  t.equal(answer.status, 200)
+  t.same(answer.body, { key_id: id, user_id: userId, rate_limit_rpm: 30, expires_at: expiresAt })
+  t.equal(answer.headers.get('x-key-id'), id)
+  t.equal(answer.headers.get('x-user-id'), userId)
+  expectRated(t, answer)
+  t.equal(answer.headers.get('x-ratelimit-remaining'), '29')
+})
+
+t.test('requests at once are each answered with their own key', async (t) => {
+  const callers = await Promise.all(Array.from({ length: 20 }, () => makeCaller(instance)))
+  const asked = Array.from({ length: 200 }, (_, i) => callers[i % callers.length]!)
+  const answers = await Promise.all(asked.map(({ token }) => instance.ask('GET', '/v1/verify', { token })))
+  t.same(
+    answers.map(({ body, headers }) => [body.key_id, headers.get('x-user-id')]),
+    asked.map(({ id, userId }) => [id, userId]),
+  )
+})
 
 t.test('every method and every path below /v1/verify get the same answer', async (t) => {
   const methods = METHODS.filter((method) => method !== 'CONNECT')

@@ -7,6 +7,13 @@ import type { StoredKey } from '../../src/stores.ts'
 import { createUsageHistory, type UsageHistoryOptions } from '../../src/usage/history.ts'
 
 const minute = 28_000_000
+const key = { id: 'apk_1', rateLimitRpm: 5, createdAt: 0 }
+/** A counter at the start of `minute`, which has seen nothing. */
+const idle: UsageHistoryOptions['counter'] = {
+  now: async () => minute * 60_000,
+  countsOf: async () => ({ counts: [0, 0], mode: 'shared' }),
+  mayLackCounts: () => false,
+}
 
 t.test('this minute and the last are counted live, if there were requests', async (t) => {
   for (const [counts, expected] of [
@@ -21,12 +28,12 @@ t.test('this minute and the last are counted live, if there were requests', asyn
     [[0, 0], []],
   ] as const) {
     const counter: UsageHistoryOptions['counter'] = {
+      ...idle,
       now: async () => minute * 60_000 + 999,
       countsOf: async (_id, asked) => {
         t.strictSame(asked, [minute - 1, minute])
         return { counts: [...counts], mode: 'shared' }
       },
-      mayLackCounts: () => false,
     }
     let given: unknown
     const read: UsageHistoryOptions['usage']['read'] = async (_id, _range, { live, nowS }) => {
@@ -34,7 +41,7 @@ t.test('this minute and the last are counted live, if there were requests', asyn
       return { data: [], incomplete: [] }
     }
     const history = createUsageHistory({ usage: { read }, counter })
-    await history.read({ id: 'apk_1', rateLimitRpm: 5, createdAt: 0 }, {})
+    await history.read(key, {})
     t.strictSame(given, { live: expected, nowS: minute * 60 })
   }
 })
@@ -46,15 +53,8 @@ t.test('the store learns whether the live counts are those of this instance alon
     return { data: [], incomplete: [] }
   }
   for (const mode of ['shared', 'local', 'memory'] as const) {
-    const counter = {
-      now: async () => minute * 60_000,
-      countsOf: async () => ({ counts: [0, 0], mode }),
-      mayLackCounts: () => false,
-    }
-    await createUsageHistory({ usage: { read }, counter }).read(
-      { id: 'apk_1', rateLimitRpm: 5, createdAt: 0 },
-      {},
-    )
+    const counter = { ...idle, countsOf: async () => ({ counts: [0, 0], mode }) }
+    await createUsageHistory({ usage: { read }, counter }).read(key, {})
   }
   t.strictSame(given, [false, true, false])
 })
@@ -63,11 +63,7 @@ t.test('steps that were over before the key was created are not incomplete', asy
   const starts = [-2, -1, 0].map((ago) => (minute + ago) * 60)
   const history = createUsageHistory({
     usage: { read: async () => ({ data: [], incomplete: starts }) },
-    counter: {
-      now: async () => minute * 60_000,
-      countsOf: async () => ({ counts: [0, 0], mode: 'shared' }),
-      mayLackCounts: () => false,
-    },
+    counter: idle,
   })
   for (const [createdAt, expected] of [
     [0, starts],
@@ -75,7 +71,7 @@ t.test('steps that were over before the key was created are not incomplete', asy
     [starts[1]!, starts.slice(1)],
     [starts[2]! + 59, starts.slice(2)],
   ] as const) {
-    const found = await history.read({ id: 'apk_1', rateLimitRpm: 5, createdAt }, {})
+    const found = await history.read({ ...key, createdAt }, {})
     t.strictSame(found.ok && found.usage.incomplete, expected)
   }
 })
@@ -89,11 +85,7 @@ t.test('a user who asks for much waits in a lane of their own', async (t) => {
         return { data: [], incomplete: [] }
       },
     },
-    counter: {
-      now: async () => minute * 60_000,
-      countsOf: async () => ({ counts: [0, 0], mode: 'shared' }),
-      mayLackCounts: () => false,
-    },
+    counter: idle,
   })
   const app = Fastify(serverOptions(() => 'req_1'))
   app.decorateRequest('caller', null)
@@ -122,13 +114,9 @@ t.test('a minute that is not stored yet is incomplete if its counts may have bee
       usage: {
         read: async (_id, { step }) => ({ data: [], incomplete: [step === 'day' ? dayS : lost - 120] }),
       },
-      counter: {
-        now: async () => minute * 60_000,
-        countsOf: async () => ({ counts: [0, 0], mode: 'shared' }),
-        mayLackCounts: (asked) => asked === minute - 1,
-      },
+      counter: { ...idle, mayLackCounts: (asked) => asked === minute - 1 },
     })
-    const found = await history.read({ id: 'apk_1', rateLimitRpm: 5, createdAt: 0 }, query)
+    const found = await history.read(key, query)
     const expected = [...incomplete].sort((a, b) => a - b)
     t.strictSame(found.ok && found.usage.incomplete, expected, JSON.stringify(query))
   }
