@@ -110,7 +110,7 @@ export async function inexact(
   return faults
 }
 
-export function groupBy<T, K>(all: readonly T[], nameOf: (one: T) => K): Map<K, T[]> {
+function groupBy<T, K>(all: readonly T[], nameOf: (one: T) => K): Map<K, T[]> {
   const groups = new Map<K, T[]>()
   for (const one of all) {
     const group = groups.get(nameOf(one))

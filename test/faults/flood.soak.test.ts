@@ -1,5 +1,4 @@
-// A client tries keys, as many as a machine can send: memory stays flat, keys in use are served,
-// and each refusal is recorded.
+// A client guesses keys, as many as a machine can send: memory stays flat, keys in use are served, and each refusal is recorded.
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
@@ -21,10 +20,10 @@ const badTokens = 200_000
 const badConnections = 128
 const goodPerSecond = 200
 const knockPerSecond = 50
-/** Below this a p99 says more of the machine than of the service. */
+/** Below this a p99 tells more about the machine than about the service. */
 const p99FloorMs = 10
 
-t.test('a flood of unknown keys', async (t) => {
+t.test('under a flood of unknown keys, keys in use are served and every refusal is recorded', async (t) => {
   const services = await useServices(t)
   const seeding = await startInstance(t, services)
   const caller = await makeCaller(seeding)
@@ -84,8 +83,7 @@ t.test('a flood of unknown keys', async (t) => {
   const [all] = await sql`select count(*)::int as entries from audit_log where event = 'auth.refused'`
   t.ok(all!.entries >= after.refused, `${after.refused} refused, ${all!.entries} recorded`)
 
-  // A heap that has just been filled has not been collected yet: only a long run says something of
-  // memory.
+  // A heap that has just been filled has not been collected yet: only a long run tells about memory.
   const half = Math.floor(rssMb.length / 2)
   const [early, late] = [quantile(rssMb.slice(0, half), 0.5), quantile(rssMb.slice(half), 0.5)]
   if (soaking) t.ok(late < early * 1.1, `RSS ${early} MB in the first half, ${late} MB in the second`)

@@ -31,7 +31,7 @@ export const createProcess = (name: string, rate = 1, clockMs = 0): Process => (
 })
 
 /** The order of an event loop: after a pause, timers that are due run before messages are read. */
-export const phases = { timers: 0, messages: 1, immediates: 2 } as const
+const phases = { timers: 0, messages: 1, immediates: 2 } as const
 
 interface Event {
   atMs: number
