@@ -347,7 +347,8 @@ t.test('the CPU time of a child that ends during a reading is not lost', { skip 
     lostUs = Math.max(lostUs, highestUs - sumUs)
     await setImmediate()
   }
-  t.ok(highestUs > 200_000, `all children together took ${highestUs} µs`)
   // The time of ended children, user and system, is in whole ticks of 10 ms.
-  t.ok(lostUs <= 20_000, `${lostUs} µs were lost`)
+  const roundingUs = 20_000
+  t.ok(highestUs > 6 * roundingUs, `each child took more than rounding may lose: together ${highestUs} µs`)
+  t.ok(lostUs <= roundingUs, `${lostUs} µs were lost`)
 })

@@ -1,8 +1,8 @@
 // A revocation holds even if the instance that revokes cannot reach the Redis that the others use: its answer waits until it does.
-import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { type Instance, makeKey, makeUser, startInstance } from '../instance.ts'
 import { startPrivateRedis, startTcpProxy, useServices } from '../services/index.ts'
+import { until } from './until.ts'
 
 const cacheS = 2
 const longS = 60
@@ -35,7 +35,13 @@ async function begin(t: Test, seconds = cacheS) {
     const tookMs = performance.now() - startMs
     return { status, tookMs, next: await verify(b, key.token) }
   }
-  return { network, cachedKeys, revokeAndAsk }
+  /** Until `a` has revoked the key, and cannot tell Redis. */
+  const untilHeldBack = ({ id }: { id: string }) =>
+    until('it is revoked without Redis', async () => {
+      const { counter, keys } = a.service.stores
+      return counter.mode() === 'local' && (await keys.get(id, user.id))?.revokedAt
+    })
+  return { network, cachedKeys, revokeAndAsk, untilHeldBack }
 }
 
 t.test(
@@ -57,11 +63,11 @@ t.test(
 t.test('a Redis that comes back ends the wait early', async (t) => {
   const begun = await begin(t, longS)
   if (begun === null) return
-  const { network, cachedKeys, revokeAndAsk } = begun
+  const { network, cachedKeys, revokeAndAsk, untilHeldBack } = begun
   const [key] = await cachedKeys(1)
   network.blackHole()
   const story = revokeAndAsk(key!)
-  await pause(700)
+  await untilHeldBack(key!)
   await network.heal()
   const { status, tookMs, next } = await story
   t.equal(status, 200)

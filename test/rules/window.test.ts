@@ -1,3 +1,4 @@
+// The minutes in which requests are counted.
 import t from 'tap'
 import { minuteOf, resetAtSOf } from '../../src/rules/window.ts'
 

@@ -23,7 +23,7 @@ type Scripts = Redis & {
 const server = await startPrivateRedis(t)
 
 if (server)
-  t.test(`${commands} random commands`, async (t) => {
+  t.test(`${commands} random commands do the same in the model as in a real Redis`, async (t) => {
     const real = new Redis(server.url) as Scripts
     t.teardown(() => real.disconnect())
     loadScripts(real)
