@@ -54,15 +54,6 @@ t.test('changes of different members are all made', async (t) => {
   t.match((await instance.ask('GET', `/v1/keys/${id}`, { token })).body, change)
 })
 
-t.test('revocations of one key are all 200 with the same revoked_at', async (t) => {
-  const { token, userId } = await makeCaller(instance)
-  const { id } = await makeKey(instance, { userId })
-  const revoke = (i: number) => (i % 2 ? instance : other).ask('DELETE', `/v1/keys/${id}`, { token })
-  const answers = await Promise.all(list(8, revoke))
-  for (const { status } of answers) t.equal(status, 200)
-  t.equal(new Set(answers.map(({ body }) => body.revoked_at)).size, 1)
-})
-
 t.test('creations on two instances never pass MAX_KEYS_PER_USER', async (t) => {
   const { token, userId } = await makeCaller(instance)
   for (let keys = 1; keys < 55; keys++) await makeKey(instance, { userId })
