@@ -21,7 +21,7 @@ const keyOf = (cache: KeyCache, token: string, readAtMs = 0): CachedKey => ({
 
 const found = (cache: KeyCache, token: string) => cache.get(cache.nameOf(token))
 
-t.test("it never grows beyond its bound and never returns another token's key", async (t) => {
+t.test("the cache never grows beyond its bound and never returns another token's key", async (t) => {
   const step = fc.record({
     does: fc.constantFrom('set' as const, 'get' as const, 'delete' as const),
     token: fc.nat(40).map(String),

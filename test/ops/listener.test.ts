@@ -34,7 +34,7 @@ function ops(options: Partial<OpsOptions>, stores: object = {}) {
   })
 }
 
-t.test('it is ready only while the public listener is open', async (t) => {
+t.test('the ops listener is ready only while the public one is open', async (t) => {
   const statuses = { starting: 503, ready: 200, draining: 503 }
   let state: keyof typeof statuses = 'starting'
   const app = ops({ state: () => state })

@@ -239,7 +239,7 @@ t.test('without a key, bodies, methods and routes make no difference', async (t)
   for (const ask of asks) t.equal((await app.inject(ask)).statusCode, 401, `${ask.method} ${ask.url}`)
 })
 
-t.test('it guards the routes of its scope and leaves the others open', async (t) => {
+t.test('the plugin guards the routes of its scope and leaves the others open', async (t) => {
   const { app } = otherApp(t)
   app.get('/open', async () => 'open')
   app.register(async (scope) => {

@@ -146,7 +146,7 @@ t.test('the hooks of its scope run for unknown routes', async (t) => {
   t.strictSame(ran, ['/unknown', '/known'])
 })
 
-t.test('it knows the pages that another scope has', async (t) => {
+t.test('the plugin knows the pages that another scope has', async (t) => {
   const { app } = otherApp(t)
   app.get('/pages/*', async () => 'ok')
   app.register(async (scope) => {
@@ -156,7 +156,7 @@ t.test('it knows the pages that another scope has', async (t) => {
   t.strictSame([statusCode, headers.allow], [405, 'GET, HEAD'])
 })
 
-t.test('it answers for its own scope only, under its prefix', async (t) => {
+t.test('the plugin answers for its own scope only, under its prefix', async (t) => {
   const { app } = otherApp(t)
   app.setNotFoundHandler((_request, reply) => reply.code(404).send('own'))
   app.register(

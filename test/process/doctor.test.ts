@@ -364,7 +364,7 @@ t.test('a clock that differs by more than 2 s is wrong', async (t) => {
   t.match(stateAt(13_000), { state: 'wrong' })
 })
 
-t.test('it prints what is wrong and what to do, and exits with 1', async (t) => {
+t.test('doctor prints what is wrong and what to do, and exits with 1', async (t) => {
   const env = externalEnv(services)
   await migrate(services.databaseUrl)
   const { runWith } = await openCommandLine(t)

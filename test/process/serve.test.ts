@@ -91,7 +91,7 @@ t.test('operators have the tokens and the limits of the environment', async (t) 
   t.equal((await ask(`GET ${opsUrl}/metrics`, { token: prometheus })).status, 200)
 })
 
-t.test('it waits for a Postgres that is not there yet, and says so', async (t) => {
+t.test('serve waits for a Postgres that is not there yet, and says so', async (t) => {
   const postgres = await startPrivatePostgres(t)
   await postgres.stop()
   const env = externalEnv({ databaseUrl: postgres.url, redisUrl: null })

@@ -684,7 +684,7 @@ t.test('a start does not wait until the last minute is stored, but a stop does',
   t.equal(finished[0], true)
 })
 
-t.test('it looks every two seconds and when a minute begins, until it is closed', async (t) => {
+t.test('the collector looks every two seconds and when a minute begins, until it is closed', async (t) => {
   const clock = FakeTimers.install({
     shouldClearNativeTimers: true,
     toFake: ['setTimeout', 'clearTimeout', 'performance'],
