@@ -7,7 +7,6 @@ import t, { type Test } from 'tap'
 import { readConfig } from '../../src/config.ts'
 import { migrate } from '../../src/postgres/migrate.ts'
 import { examineRedis, settings } from '../../src/redis/examine.ts'
-import { clockFinding } from '../../src/rules/finding.ts'
 import { examine } from '../../src/wiring/examine.ts'
 import { makeCaller, startInstance } from '../instance.ts'
 import {
@@ -355,13 +354,6 @@ t.test('a Redis that counts is examined at once, and noted when its answer takes
 t.test('a Redis before version 6 is noted', async (t) => {
   const stateOf = (version: string) => settings('', `redis_version:${version}\r\n`, false)[0]!.state
   t.strictSame(['5.0.14', '6.0.0', '10.0.0'].map(stateOf), ['note', 'ok', 'ok'])
-})
-
-t.test('a clock that differs by more than 2 s is wrong', async (t) => {
-  const stateAt = (serverMs: number) => clockFinding('Redis clock', serverMs, 10_000, 10_020)
-  t.match(stateAt(11_900), { state: 'ok', found: '1.9 s ahead of this machine' })
-  t.match(stateAt(7000), { state: 'wrong', found: '3.0 s behind this machine', advice: /NTP/ })
-  t.match(stateAt(13_000), { state: 'wrong' })
 })
 
 t.test('doctor prints what is wrong and what to do, and exits with 1', async (t) => {
