@@ -96,10 +96,14 @@ export function createUserStore({ management: pool, operator }: UserPools, publi
               update users set
                 name = coalesce(${name ?? null}::text, name),
                 external_id = case when ${externalId !== undefined} then ${externalId ?? null}::text else external_id end
-              where id = ${safeId(id)} returning *
+              where id = ${safeId(id)} and not exists (
+                -- By the constraint alone, two users who swap their external ids wait for each other.
+                select from users as other where other.external_id = ${externalId ?? null}::text and other.id <> users.id
+              ) returning *
             ), entered as (${audited(sql, 'changed', entry)})
             select ${columns(sql)} from changed`
-          return row ? { ok: true, user: toUser(row) } : { ok: false, reason: 'absent' }
+          if (row) return { ok: true, user: toUser(row) }
+          return (await find(sql, id)) ? taken : { ok: false, reason: 'absent' }
         } catch (error) {
           if (isTaken(error)) return taken
           throw error

@@ -154,3 +154,15 @@ t.test('all keys of a user change although their last uses are being written', a
     await sql`update api_keys set last_used_at = null where user_id = ${user.id}`
   }
 })
+
+t.test('two users who swap their external ids at once do not wait for each other', async (t) => {
+  const [one, other] = [await makeUser(), await makeUser()]
+  const change = (user: { id: string }, externalId: string) => users.change(user.id, { externalId }, actor())
+  await change(one, 'one')
+  t.match(await change(one, 'one'), { ok: true }, 'what a user has is not taken')
+  await sql.begin(async (tx) => {
+    await tx`update users set external_id = 'another' where id = ${one.id}`
+    t.strictSame(await change(other, 'one'), { ok: false, reason: 'external_id_taken' })
+  })
+  t.match(await change(other, 'one'), { ok: true })
+})
