@@ -8,9 +8,13 @@ import type { Query } from './pool.ts'
 /** Whole Unix seconds as a double: a bigint would arrive as a string. */
 export const seconds = (sql: Query, column: string) => sql`floor(extract(epoch from ${sql(column)}))::float8`
 
+/** In an `update` made by hand, an expiry of 'infinity' is none. */
+export const expiry = (sql: Query, column: string) =>
+  sql`floor(extract(epoch from nullif(${sql(column)}, 'infinity')))::float8`
+
 export const stored = (sql: Query) => sql`
   id, user_id, name, key_prefix, rate_limit_rpm, version,
-  ${seconds(sql, 'created_at')} as created_at, ${seconds(sql, 'expires_at')} as expires_at,
+  ${seconds(sql, 'created_at')} as created_at, ${expiry(sql, 'expires_at')} as expires_at,
   ${seconds(sql, 'revoked_at')} as revoked_at, ${seconds(sql, 'last_used_at')} as last_used_at,
   extract(epoch from clock_timestamp())::float8 as now_s`
 

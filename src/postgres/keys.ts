@@ -5,7 +5,7 @@
 import type { KeyCredential, KeyStore } from '../stores.ts'
 import { keysBySecret } from './hash-secrets.ts'
 import { createKeyChanges, type KeyChangesOptions } from './key-changes.ts'
-import { safeId, seconds, stored, toKey } from './key-rows.ts'
+import { expiry, safeId, seconds, stored, toKey } from './key-rows.ts'
 import type { Pool, Query } from './pool.ts'
 
 export interface KeyPools {
@@ -53,7 +53,7 @@ export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): Key
       pools.lookups.run(async (sql, noteReadOnly) => {
         const rows = await sql`
           select encode(k.key_hash, 'hex') as hash, k.id, k.user_id, k.rate_limit_rpm, k.version,
-            ${seconds(sql, 'k.expires_at')} as expires_at, ${seconds(sql, 'k.revoked_at')} as revoked_at,
+            ${expiry(sql, 'k.expires_at')} as expires_at, ${seconds(sql, 'k.revoked_at')} as revoked_at,
             (select u.deleted_at is not null from users u where u.id = k.user_id) as owner_deleted,
             (select extract(epoch from now())::float8) as now_s, ${serverRole(sql)} as role
           from unnest(${byteas(hashes)}::text::bytea[]) as asked (hash)

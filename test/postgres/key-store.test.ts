@@ -157,6 +157,15 @@ t.test('each key is in the list of exactly one status', async (t) => {
   t.strictSame(await listed(), [both.id, expired.id, revoked.id, active.id])
 })
 
+t.test('a key that somebody let expire at infinity has no expiry', async (t) => {
+  const user = await makeUser()
+  const made = await makeKey(user.id)
+  await sql`update api_keys set expires_at = 'infinity' where id = ${made.id}`
+  t.match(await keys.get(made.id, user.id), { state: 'active', expiresAt: null })
+  const { found } = await keys.findByHash([made.hash])
+  t.match(found, [{ id: made.id, expiresAt: null }])
+})
+
 t.test('last uses of many keys are written at once, and never moved back', async (t) => {
   const user = await makeUser()
   const [one, other] = [await makeKey(user.id), await makeKey(user.id)]
