@@ -3,7 +3,9 @@
 /** SQLSTATE read_only_sql_transaction. */
 export const readOnlyFault = '25006'
 
-export const primaryAdvice = 'point DATABASE_URL at the primary, not at a standby'
+/** A provider may set it on a primary, for example if the disk is full. */
+export const primaryAdvice =
+  'point DATABASE_URL at the primary, not at a standby; if it is the primary, its default_transaction_read_only is on'
 
 /** SQLSTATE insufficient_privilege. */
 export const permissionFault = '42501'
