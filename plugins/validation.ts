@@ -3,6 +3,7 @@
  * (`published` is for the API document: what the text of a query parameter stands for.)
  */
 import type { FastifyError } from 'fastify'
+import { expiresAtEndS } from '../schemas/bounds.ts'
 import { ApiError } from './api-error.ts'
 
 /**
@@ -30,8 +31,9 @@ interface Finding {
   data?: unknown
 }
 
-/** Too late for Unix seconds, but plausible as Unix milliseconds. */
-const looksLikeMilliseconds = (value: unknown) => typeof value === 'number' && value >= 1e11 && value < 1e14
+/** Too late for Unix seconds, but early enough as Unix milliseconds. */
+const looksLikeMilliseconds = (value: unknown) =>
+  typeof value === 'number' && value >= 1e11 && value < expiresAtEndS * 1000
 
 export function fromValidation(error: FastifyError, redact = (text: string) => text): ApiError {
   const finding = error.validation![0] as unknown as Finding

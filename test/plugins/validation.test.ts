@@ -105,8 +105,8 @@ t.test('an expiry in milliseconds is recognised', async (t) => {
   for (const [sent, suggestion] of [
     [{ expires_at: 100_000_000_000 }, /milliseconds\. Send Unix seconds, for example 100000000\.$/],
     [{ expires_at: 100_000_000_999 }, /for example 100000000\.$/],
-    [{ expires_at: 99_999_999_999_999 }, /for example 99999999999\.$/],
-    [{ expires_at: 1e14 }, /^Send Unix seconds\.$/],
+    [{ expires_at: 4_102_444_799_999 }, /for example 4102444799\.$/],
+    [{ expires_at: 4_102_444_800_000 }, /^Send Unix seconds\.$/],
     [{ expires_at: 99_999_999_999 }, /^Send Unix seconds\.$/],
     [{ expires_at: '100000000000' }, /^Send Unix seconds\.$/],
     [{ starts_at: 100_000_000_000 }, /^Send Unix seconds\.$/],
