@@ -195,12 +195,17 @@ t.test('the paths that browsers and tools ask by themselves need no key, and wri
     '/favicon.ico',
   ]) {
     const { headers } = await instance.ask('GET', path)
+    const head = await instance.ask('HEAD', path)
+    t.equal(head.headers.get('content-length'), headers.get('content-length'), path)
     t.match(headers.get('cache-control'), /^public, max-age=\d{3,}$/, path)
     const etag = headers.get('etag')
     if (etag === null) continue
     const again = { headers: { 'if-none-match': `"other", W/${etag}` } }
-    const { status, text } = await instance.ask('GET', path, again)
-    t.same([status, text], [304, ''], `${path} has not changed`)
+    for (const method of ['GET', 'HEAD']) {
+      const { status, text, headers } = await instance.ask(method, path, again)
+      t.same([status, text], [304, ''], `${path} has not changed`)
+      t.equal(headers.get('content-length'), null)
+    }
     again.headers['if-none-match'] = '"other"'
     t.equal((await instance.ask('GET', path, again)).status, 200)
   }

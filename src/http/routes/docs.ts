@@ -3,7 +3,7 @@
  * the error table, and what browsers and tools request by themselves. Without a route, each of
  * those requests would be a refusal to record.
  */
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, RouteHandlerMethod, RouteShorthandOptions } from 'fastify'
 import { ApiError } from '../../../plugins/api-error.ts'
 import { NotModified, OpenApiDocument } from '../../../schemas/openapi.ts'
 import { type CachedBody, cacheControl, cachedBody, sendCached } from './cached.ts'
@@ -36,11 +36,16 @@ export async function docsRoutes(app: FastifyInstance, { basePath }: DocsRoutesO
   app.get('/', hidden, (_request, reply) =>
     reply.header('cache-control', cacheControl).redirect(`${basePath}/docs`),
   )
-  app.get('/favicon.ico', hidden, (_request, reply) =>
+  /** With a 204 or 304, Fastify's own HEAD routes send `content-length: 0` (RFC 9110, 8.6). */
+  function get(path: string, options: RouteShorthandOptions, handler: RouteHandlerMethod) {
+    app.head(path, hidden, handler)
+    app.get(path, options, handler)
+  }
+  get('/favicon.ico', hidden, (_request, reply) =>
     reply.code(204).header('cache-control', `public, max-age=${iconMaxAgeS}`).send(),
   )
   for (const path of ['/docs', '/docs/*']) {
-    app.get(path, hidden, (request, reply) => {
+    get(path, hidden, (request, reply) => {
       const page = bodyOf(request.url.split('?', 1)[0]!.replace(/\/$/, ''))
       if (page === undefined) throw new ApiError('route_not_found')
       return sendCached(request, reply, page)
@@ -53,9 +58,7 @@ export async function docsRoutes(app: FastifyInstance, { basePath }: DocsRoutesO
     response: { 200: OpenApiDocument, 304: NotModified },
     sends: ['etag', 'cache-control', 'content-security-policy'],
   } as const
-  app.get('/openapi.json', { schema }, (request, reply) =>
-    sendCached(request, reply, bodyOf('/openapi.json')!),
-  )
+  get('/openapi.json', { schema }, (request, reply) => sendCached(request, reply, bodyOf('/openapi.json')!))
 }
 
 /** Everything that can be asked for, by path. */
