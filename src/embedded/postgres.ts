@@ -57,6 +57,7 @@ export interface Options {
 }
 
 const exitWatchMs = 250
+const endingSignals = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const
 const killedMsMax = 2_000
 // Longer than a first set-up or a recovery takes on a slow disk.
 const waitMsMax = 120_000
@@ -116,11 +117,22 @@ async function own(dir: DataDir, { mustExist, onProgress = () => {} }: Options):
     const postmaster = await findOrStart(dir, onProgress)
     const atExit = () => (isTakenOver(dir.lock) ? killPostmaster(postmaster) : tellToStop(dir))
     process.once('exit', atExit)
+    // A signal ends a process that does not listen to it, without the event above.
+    const atSignal = (signal: NodeJS.Signals) => {
+      if (process.listenerCount(signal) > 1) return
+      process.off(signal, atSignal)
+      atExit()
+      process.kill(process.pid, signal)
+      // The first process of a container survives it.
+      process.exit(1)
+    }
+    for (const signal of endingSignals) process.on(signal, atSignal)
     const leave = async () => {
       // A command that comes now must not join a server that is about to stop.
       if (lockAsCommand(dir.lock)) await stopPostmaster(dir)
       else killPostmaster(postmaster)
       process.off('exit', atExit)
+      for (const signal of endingSignals) process.off(signal, atSignal)
       stopTouching()
       unlock(dir.lock)
     }

@@ -142,6 +142,17 @@ t.test(
   },
 )
 
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const)
+  t.test(`a command that ${signal} ends leaves no Postgres behind`, async (t) => {
+    const dataDir = await usedDir(t)
+    const command = await openElsewhere(t, dataDir, 'command')
+    const pid = postmasterOf(dataDir)
+    command.child.kill(signal)
+    await command.ended
+    t.equal(command.child.signalCode, signal)
+    await until('its Postgres has ended', () => !isAlive(pid))
+  })
+
 t.test('after kill -9 of the service and of Postgres the next start finds the data', async (t) => {
   const dataDir = await usedDir(t)
   const service = await openElsewhere(t, dataDir, 'serve')
