@@ -3,6 +3,7 @@
  * or a query string.
  */
 import cluster from 'node:cluster'
+import { constants, fstatSync, openSync } from 'node:fs'
 import { pino } from 'pino'
 
 /** Bytes buffered for a reader that has stopped reading. More are dropped. */
@@ -31,13 +32,28 @@ export async function createLog(level: string): Promise<Log> {
   }
   // Written when the event loop is free: a slow reader of our log must not slow down requests.
   const destination = pino.destination({
-    fd: 1,
+    fd: ownPipe() ?? 1,
     sync: false,
     maxLength: bufferMax,
     ...(cluster.isWorker && { maxWrite: atomicWriteMax }),
   })
   surviveWriteErrors(destination)
   return pino(options, destination)
+}
+
+/**
+ * Whether writes to a full pipe block is one setting for all processes that share the open pipe, and
+ * each Node changes it when it ends: the other workers, and the process that starts them, would then
+ * wait for the reader for ever.
+ */
+function ownPipe(): number | null {
+  try {
+    const { O_WRONLY, O_NONBLOCK } = constants
+    return fstatSync(1).isFIFO() ? openSync('/dev/stdout', O_WRONLY | O_NONBLOCK) : null
+  } catch {
+    // Another user's, or without a reader.
+    return null
+  }
 }
 
 /** A full disk loses log lines but does not stop the service. Each new line retries the buffer. */

@@ -11,7 +11,7 @@ import { type Config, workersMax } from '../../src/config.ts'
 import { makeCaller, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
 import { freePort } from '../services/ports.ts'
-import { processTree, send, waitUntilGone } from '../services/processes.ts'
+import { commandLine, processTree, send, waitUntilGone } from '../services/processes.ts'
 import { ask } from './ask.ts'
 import { builtCli } from './built.ts'
 import { heldAtStart } from './held-at-start.ts'
@@ -42,6 +42,37 @@ async function serve(t: Test, env: Env = {}, node = process.execPath) {
   await until('both listen', () => linesOf(service, 'listening').length === 2)
   const opsUrls = linesOf(service, 'listening').map((line) => `http://127.0.0.1:${line.ops_port}`)
   return Object.assign(serving, { opsUrls })
+}
+
+/** Two workers whose log goes into a shell's pipe: Node's own is a socket. */
+async function serveIntoPipe(t: Test, reader: string[]) {
+  const [port, opsPort] = [await freePort(), await freePort()]
+  const service = [process.execPath, await builtCli()]
+  const shell = spawn(
+    'sh',
+    ['-c', '"$0" "$1" serve --workers 2 | { shift; exec "$@"; }', ...service, ...reader],
+    {
+      cwd: await aFolder(t),
+      env: {
+        PATH: process.env.PATH,
+        ...externalEnv(services, { PORT: String(port), OPS_PORT: String(opsPort), LOG_LEVEL: 'debug' }),
+      },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    },
+  )
+  t.teardown(async () => send(await processTree(shell.pid!), 'SIGKILL'))
+  const isReady = () => ask(`GET http://127.0.0.1:${opsPort + 1}/readyz`).catch(() => null)
+  await until('both listen', async () => (await isReady())?.status === 200, 300_000)
+  // A pipe holds 64 KiB.
+  const count = 1500
+  const verify = () => ask(`GET http://127.0.0.1:${port}/v1/verify`, { token: caller.token })
+  return {
+    shell,
+    count,
+    async fillPipe() {
+      for (let sent = 0; sent < count; sent += 50) await Promise.all(Array.from({ length: 50 }, verify))
+    },
+  }
 }
 
 const listens = (server: Server, port: number): Promise<boolean> => {
@@ -183,7 +214,6 @@ if (isShared) {
     })
 
   t.test('log lines of workers are whole, also if the reader of the log is slow', async (t) => {
-    const [port, opsPort] = [await freePort(), await freePort()]
     const readNow = join(await aFolder(t), 'read-now')
     const reader = `
       const { existsSync, readSync } = require('node:fs')
@@ -195,33 +225,12 @@ if (isShared) {
         for (let read; (read = readSync(0, page)) > 0; Atomics.wait(never, 0, 0, 10))
           process.stdout.write(page.subarray(0, read))
       }, 50)`
-    // A shell's pipe: Node's own is a socket.
-    const shell = spawn(
-      'sh',
-      [
-        ...['-c', '"$0" "$1" serve --workers 2 | "$0" -e "$2" "$3"'],
-        ...[process.execPath, await builtCli(), reader, readNow],
-      ],
-      {
-        cwd: await aFolder(t),
-        env: {
-          PATH: process.env.PATH,
-          ...externalEnv(services, { PORT: String(port), OPS_PORT: String(opsPort), LOG_LEVEL: 'debug' }),
-        },
-        stdio: ['ignore', 'pipe', 'inherit'],
-      },
-    )
-    t.teardown(async () => send(await processTree(shell.pid!), 'SIGKILL'))
+    const { shell, fillPipe, count } = await serveIntoPipe(t, [process.execPath, '-e', reader, readNow])
     let log = ''
     shell.stdout.setEncoding('utf8').on('data', (text) => {
       log += text
     })
-    const isReady = () => ask(`GET http://127.0.0.1:${opsPort + 1}/readyz`).catch(() => null)
-    await until('both listen', async () => (await isReady())?.status === 200, 300_000)
-    // A pipe holds 64 KiB.
-    const count = 1500
-    const verify = () => ask(`GET http://127.0.0.1:${port}/v1/verify`, { token: caller.token })
-    for (let sent = 0; sent < count; sent += 50) await Promise.all(Array.from({ length: 50 }, verify))
+    await fillPipe()
     await writeFile(readNow, '')
     await until('all lines are read', () => log.split('\n').length > count)
     const lines = log.split('\n').slice(0, -1)
@@ -229,6 +238,17 @@ if (isShared) {
       lines.filter((line) => !/^\{[^{}]*\}$/.test(line)),
       [],
     )
+  })
+
+  t.test('a reader of the log that has stopped reading does not keep them from ending', async (t) => {
+    const { shell, fillPipe } = await serveIntoPipe(t, ['sleep', '600'])
+    await fillPipe()
+    const [, ...below] = await processTree(shell.pid!)
+    const lines = await Promise.all(below.map(commandLine))
+    const all = below.filter((_, i) => !lines[i]!.startsWith('sleep'))
+    t.equal(all.length, 3)
+    process.kill(all[0]!, 'SIGTERM')
+    t.ok(await waitUntilGone(all, 20_000), 'before the stop would be cut short')
   })
 
   t.test('SIGTERM while the first worker starts is a stop and no fault', async (t) => {
