@@ -60,7 +60,11 @@ export function takeLock(path: string, role: Role): boolean {
 /** For the owner: from now on commands wait for it to end. False if it no longer is the owner. */
 export function lockAsCommand(path: string): boolean {
   if (isTakenOver(path)) return false
-  write(path, 'command', renameSync)
+  try {
+    write(path, 'command', renameSync)
+  } catch {
+    // A full disk must not keep the owner from its stop.
+  }
   return true
 }
 

@@ -1,7 +1,7 @@
 // The Postgres that Latchkey starts by itself: who owns DATA_DIR, what survives a kill, and as which user it runs.
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import {
+import fs, {
   chmodSync,
   existsSync,
   mkdirSync,
@@ -511,6 +511,23 @@ t.test('a full disk is named, not what follows from it', async (t) => {
     '2026-11-27 PANIC:  cannot abort transaction 1, it was already committed',
   ].join('\n')
   t.equal(lastRelevantLine(output), 'could not extend file "base/1/2691": No space left on device')
+})
+
+t.test('a full disk does not keep the owner from its stop', async (t) => {
+  const dataDir = await usedDir(t)
+  const service = await open(t, dataDir)
+  const pid = postmasterOf(dataDir)
+  const value = () => {
+    throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' })
+  }
+  const { restore } = t.intercept(fs, 'writeFileSync', { value, configurable: true })
+  syncBuiltinESMExports()
+  await t.resolves(service.stop()).finally(() => {
+    restore()
+    syncBuiltinESMExports()
+  })
+  t.equal(isAlive(pid), false)
+  t.equal(existsSync(lockOf(dataDir)), false)
 })
 
 t.test('the log is cut at a start when it has grown beyond 1 MB', async (t) => {
