@@ -39,8 +39,11 @@ const unreadFreshMs = 5000
 const patienceMs = 500
 /** Nobody has asked for this long: the scan ends. */
 const idleMs = 5000
-/** Of a core of each Redis server: what a scan may use while this instance has nothing to do. */
-const shareMax = 0.05
+/**
+ * Of a core of each Redis server: what a scan may use while this instance has nothing to do. Its
+ * connections and its housekeeping come on top, up to 5 % in all.
+ */
+export const shareMax = 0.04
 /**
  * And while it is busy: then the scan would slow down requests. What the callers of this instance
  * use is known without it.

@@ -1,7 +1,9 @@
 // A scan of a million counters: what it costs Redis, how long it takes, and how much of it this
 // process remembers.
 import t from 'tap'
+import { shareMax } from '../../src/ops/board.ts'
 import { createTopCounts } from '../../src/ops/top-counts.ts'
+import type { KeyCount } from '../../src/stores.ts'
 import { countAt, observe } from '../redis/counters.ts'
 import { startPrivateRedis } from '../services/index.ts'
 import { recordFigure, scaled } from '../soak.ts'
@@ -36,10 +38,11 @@ if (server) {
     const startedCpuS = await cpuS()
     const startedRss = process.memoryUsage.rss()
     let highestRss = startedRss
-    const scan = await counter.scan(minute, (slice) => {
+    const visit = (slice: KeyCount[]) => {
       top.add(slice)
       highestRss = Math.max(highestRss, process.memoryUsage.rss())
-    })
+    }
+    const scan = await counter.scan(minute, visit, { share: shareMax })
     const seconds = (performance.now() - startedMs) / 1000
     const sharePercent = (((await cpuS()) - startedCpuS) / seconds) * 100
     const memoryMb = (highestRss - startedRss) / megabyte
