@@ -3,7 +3,7 @@
 /** SQLSTATE read_only_sql_transaction. */
 export const readOnlyFault = '25006'
 
-/** A provider may set it on a primary, for example if the disk is full. */
+/** Providers set default_transaction_read_only on a primary too, for example when its disk is full. */
 export const primaryAdvice =
   'point DATABASE_URL at the primary, not at a standby; if it is the primary, its default_transaction_read_only is on'
 

@@ -42,9 +42,9 @@ export async function createLog(level: string): Promise<Log> {
 }
 
 /**
- * Whether writes to a full pipe block is one setting for all processes that share the open pipe, and
- * each Node changes it when it ends: the other workers, and the process that starts them, would then
- * wait for the reader for ever.
+ * The pipe on stdout, opened again; null if stdout is no pipe. Whether writes to a full pipe block is
+ * one setting for all processes that share the open pipe, and each Node changes it when it ends: the
+ * other workers, and the process that starts them, would then wait for the reader for ever.
  */
 function ownPipe(): number | null {
   try {
