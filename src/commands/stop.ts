@@ -30,7 +30,8 @@ export function stopOnSignal(log: Log, close: () => Promise<void>): Stop {
   const stopping = new AbortController()
   const cuttingOff = new AbortController()
   const stop: Stop = { signal: stopping.signal, cutOff: cuttingOff.signal, drains: false }
-  closeWithGrace({ delay: closeTimeoutMs, logger: false, skip: [...crashes] }, async ({ err, signal }) => {
+  const logger = { error: (why: Error | string) => log.fatal(why) }
+  closeWithGrace({ delay: closeTimeoutMs, logger, skip: [...crashes] }, async ({ err, signal }) => {
     // Ctrl-C comes from a person, not a load balancer.
     stop.drains = signal === 'SIGTERM'
     stopping.abort()

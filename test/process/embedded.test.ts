@@ -133,6 +133,7 @@ t.test('a second signal ends the service at once, and its Postgres by itself', a
   await until('it says that it stops', () => impatient.log.some(({ msg }) => msg === 'stopping'))
   impatient.kill('SIGTERM')
   t.equal((await impatient.ended).code, 1)
+  t.match(impatient.log.at(-1), { level: 60, msg: 'second SIGTERM, exiting' })
   t.ok(await waitUntilGone([postmaster!], 30_000), 'nobody has to end it')
 })
 
