@@ -4,10 +4,10 @@ import { Command, Help, type Option } from 'commander'
 import { type Config, readConfig } from '../config.ts'
 import { newId } from '../rules/id.ts'
 import type { KeyHasher } from '../rules/key-hasher.ts'
+import { printable, printableJson } from '../rules/printable.ts'
 import type { Actor, AuditLog, KeyStore, Operator, UserStore } from '../stores.ts'
 import type { OpenOptions } from '../wiring/options.ts'
 import type { Stores } from '../wiring/stores.ts'
-import { printable, printableJson } from './printable.ts'
 
 export interface Result {
   json: unknown

@@ -3,9 +3,9 @@
  * is one JSON value.
  */
 import { CommanderError } from 'commander'
+import { printable } from '../rules/printable.ts'
 import { redactAnyToken } from '../rules/token.ts'
 import { isReaderGone, reportUnwritten } from './command.ts'
-import { printable } from './printable.ts'
 import { program } from './program.ts'
 
 let isCut = false

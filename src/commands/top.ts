@@ -3,11 +3,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Counters } from '../../schemas/counters.ts'
 import { countersBody } from '../ops/admin/counters-body.ts'
 import { createBoard } from '../ops/board.ts'
+import { printable } from '../rules/printable.ts'
 import type { RankBy } from '../stores.ts'
 import { command, moment, operator, table, withStores } from './command.ts'
 import { untilStopped } from './follow.ts'
 import { sort, topRows } from './options.ts'
-import { printable } from './printable.ts'
 
 const redrawMs = 1000
 /** Prints what has been read by then: with very many keys, a scan takes longer. */

@@ -5,6 +5,7 @@
 import cluster from 'node:cluster'
 import { constants, fstatSync, openSync } from 'node:fs'
 import { pino } from 'pino'
+import { printable } from '../rules/printable.ts'
 
 /** Bytes buffered for a reader that has stopped reading. More are dropped. */
 const bufferMax = 8 << 20
@@ -28,7 +29,7 @@ export async function createLog(level: string): Promise<Log> {
   if (process.stdout.isTTY) {
     // Its many files take time to load, and only a terminal needs them.
     const { default: pretty } = await import('pino-pretty')
-    return pino(options, pretty({ colorize: true, sync: true, ignore: 'pid,hostname' }))
+    return pino(options, pretty({ colorize: true, sync: true, ignore: 'pid,hostname', messageFormat }))
   }
   // Written when the event loop is free: a slow reader of our log must not slow down requests.
   const destination = pino.destination({
@@ -40,6 +41,9 @@ export async function createLog(level: string): Promise<Log> {
   surviveWriteErrors(destination)
   return pino(options, destination)
 }
+
+/** A message may quote what a client sent: its line breaks must not look like further messages. */
+const messageFormat = (line: Record<string, unknown>, key: string) => printable(String(line[key]))
 
 /**
  * The pipe on stdout, opened again; null if stdout is no pipe. Whether writes to a full pipe block is

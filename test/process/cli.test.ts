@@ -1,7 +1,7 @@
 // What the command line prints: JSON for programs, text for a person, and nothing that could act on a terminal.
 import t from 'tap'
 import { table } from '../../src/commands/command.ts'
-import { printable, printableJson } from '../../src/commands/printable.ts'
+import { printable, printableJson } from '../../src/rules/printable.ts'
 import { sendRaw } from '../api/raw-http.ts'
 import { openDatabase, useServices } from '../services/index.ts'
 import { ask } from './ask.ts'

@@ -11,6 +11,7 @@ import { freePort } from '../services/ports.ts'
 import { ask } from './ask.ts'
 import { builtCli } from './built.ts'
 import { aFolder, externalEnv, serveLatchkey } from './latchkey.ts'
+import { noTerminals, onTerminal } from './terminal.ts'
 import { until } from './until.ts'
 
 const services = await useServices(t)
@@ -54,6 +55,21 @@ t.test('at the default level an admitted request is not logged', async (t) => {
   await instance.close()
   t.notMatch(JSON.stringify(instance.log), headers.get('x-request-id')!)
 })
+
+t.test(
+  'on a terminal, a line break in a name that a client sent begins no new line',
+  { skip: noTerminals },
+  async (t) => {
+    const port = await freePort()
+    const terminal = await onTerminal(t, externalEnv(services, { PORT: String(port) }), 'serve')
+    await until('it listens', () => terminal.shown.includes('listening'))
+    const json = { name: 'x', '\nforged\u001b[2J': 1 }
+    const { status } = await ask(`POST http://127.0.0.1:${port}/v1/keys`, { token, json })
+    t.equal(status, 400)
+    await until('it is in the log', () => terminal.shown.includes('not a parameter'))
+    t.match(terminal.shown, '`\\u{a}forged\\u{1b}[2J` is not a parameter of this operation.')
+  },
+)
 
 /** The service at debug level with these as its stdout and stderr, once it answers. */
 async function serveInto(t: Test, stdout: 'pipe' | number, stderr: 'pipe' | 'ignore' | number) {

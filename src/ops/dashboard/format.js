@@ -17,7 +17,7 @@ export const shortTimeOf = (seconds) => shortClock.format(seconds * 1000)
 export const dayOf = (seconds) => day.format(seconds * 1000)
 export const moment = (seconds) => (seconds === null ? null : dayAndClock.format(seconds * 1000))
 
-// As in src/commands/printable.ts: control characters and bidi overrides would change what is read.
+// As in src/rules/printable.ts: control characters and bidi overrides would change what is read.
 const unsafe = /(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/gu
 
 /** For names, and all other text from outside. */
