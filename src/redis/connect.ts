@@ -26,8 +26,8 @@ const impatient = {
   keepAlive: 10_000,
 } satisfies RedisOptions
 
-/** The same as for connecting. ioredis itself would wait forever for the replies that follow. */
-const answerTimeoutMs = 1000
+/** At the start, as long as for connecting. ioredis itself would wait forever for the replies that follow. */
+const firstAnswersTimeoutMs = 1000
 
 /** A slot that has moved is also noticed at the first request for it. */
 const slotsRefreshMs = 2000
@@ -132,7 +132,7 @@ export async function requireRedisDatabase(client: Redis | Cluster): Promise<voi
     const { db } = client.options
     await withTimeout(
       probe.connect().then(() => probe.select(db)),
-      answerTimeoutMs,
+      firstAnswersTimeoutMs,
     )
   } catch (error) {
     // A server that is down, silent or busy, or refuses the password, may still recover.

@@ -11,7 +11,7 @@ import { readCounters } from './read-counters.ts'
 import { loadScripts, type Read } from './scripts.ts'
 import { notConnected, watchServers } from './servers.ts'
 import { createShard, type Shard } from './shard.ts'
-import { withTimeout } from './with-timeout.ts'
+import { answerTimeoutMs, withTimeout } from './with-timeout.ts'
 
 export interface RedisCounterOptions {
   client: Redis | Cluster
@@ -36,7 +36,6 @@ export interface RedisCounterOptions {
   patience?: number
 }
 
-const answerTimeoutMs = 100
 const raiseTimeoutMs = 500
 const raiseAtOnce = 500
 /**

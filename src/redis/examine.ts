@@ -11,13 +11,13 @@ import { createRedisCounter } from './counter.ts'
 import { Cluster, type Redis } from './ioredis.ts'
 import { outageOf } from './outage.ts'
 import { millisOf } from './scan-server.ts'
-import { withTimeout } from './with-timeout.ts'
+import { answerTimeoutMs, withTimeout } from './with-timeout.ts'
 
 /** A counter tries a new server for a second before it says what is wrong. */
 const waitMs = 2500
-const answerTimeoutMs = 1000
-/** The service gives up after 100 ms. */
-const slowMs = 50
+const patientTimeoutMs = 1000
+/** The service gives up after twice as long. */
+const slowMs = answerTimeoutMs / 2
 const oldestVersion = 6
 
 const adviceByCause: Partial<Record<Outage['cause'], string>> = {
@@ -73,7 +73,7 @@ const unknownScript = '0'.repeat(40)
 /** The first call of a script on a connection is an EVAL: the counter has not tried EVALSHA. */
 async function evalshaRefusals(nodes: Redis[]): Promise<Outage[]> {
   const tried = nodes.map((node) =>
-    withTimeout(node.evalsha(unknownScript, 0), answerTimeoutMs).then(() => null, outageOf),
+    withTimeout(node.evalsha(unknownScript, 0), patientTimeoutMs).then(() => null, outageOf),
   )
   return (await Promise.all(tried)).filter((outage): outage is Outage => outage?.cause === 'no_permission')
 }
@@ -144,7 +144,7 @@ async function speaksTls({ host, port }: RedisServers['nodes'][number]): Promise
 /** What comes with the first such event, or why there is none in time. Ends the connection. */
 async function first(socket: Socket, name: string): Promise<{ event?: unknown[]; error?: Error }> {
   try {
-    return { event: await once(socket, name, { signal: AbortSignal.timeout(answerTimeoutMs) }) }
+    return { event: await once(socket, name, { signal: AbortSignal.timeout(patientTimeoutMs) }) }
   } catch (error) {
     return { error: error as Error }
   } finally {
@@ -154,7 +154,7 @@ async function first(socket: Socket, name: string): Promise<{ event?: unknown[];
 
 async function examineServer(node: Redis, isCluster: boolean): Promise<Finding[]> {
   const where = isCluster ? ` ${node.options.host}:${node.options.port}` : ''
-  const ask = <T>(sent: Promise<T>) => withTimeout(sent, answerTimeoutMs)
+  const ask = <T>(sent: Promise<T>) => withTimeout(sent, patientTimeoutMs)
   try {
     const beforeMs = Date.now()
     const serverMs = millisOf(await ask(node.time()))
@@ -175,7 +175,7 @@ async function examineServer(node: Redis, isCluster: boolean): Promise<Finding[]
 const slow = (about: string, ms: number): Finding => ({
   about,
   state: 'note',
-  found: `takes ${ms} ms to answer; the service gives up after 100 ms`,
+  found: `takes ${ms} ms to answer; the service gives up after ${answerTimeoutMs} ms`,
   advice: 'Put it closer to the service.',
 })
 

@@ -7,7 +7,7 @@ import { millisOf, scanServer } from './scan-server.ts'
 import { counterKey } from './scripts.ts'
 import { notConnected, type Servers } from './servers.ts'
 import type { Shard } from './shard.ts'
-import { withTimeout } from './with-timeout.ts'
+import { answerTimeoutMs, withTimeout } from './with-timeout.ts'
 
 export interface ReadCountersOptions {
   client: Redis | Cluster
@@ -21,7 +21,6 @@ export interface ReadCountersOptions {
   onScanned?: ((counters: number) => void) | undefined
 }
 
-const answerTimeoutMs = 100
 /** For one slice of a scan. */
 const sliceTimeoutMs = 1000
 const shareDefault = 0.05

@@ -3,6 +3,7 @@ import slotOf from 'cluster-key-slot'
 import { Unavailable } from '../stores.ts'
 import { Cluster, type Redis } from './ioredis.ts'
 import { isVague } from './outage.ts'
+import { answerTimeoutMs } from './with-timeout.ts'
 
 export interface Servers {
   /**
@@ -27,8 +28,6 @@ export interface Watcher {
 }
 
 const slots = 16_384
-/** How long a server may take to answer on a new connection before it counts as silent. */
-const answerTimeoutMs = 100
 export const notConnected = () => new Error('not connected')
 const silent = new Unavailable('accepts connections, but does not answer')
 

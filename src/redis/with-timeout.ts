@@ -2,6 +2,12 @@
 import { Unavailable } from '../stores.ts'
 
 /**
+ * How long a request waits for Redis, which usually answers within a millisecond. After that, the
+ * server counts as down.
+ */
+export const answerTimeoutMs = 100
+
+/**
  * Resolves to the reply, or rejects with Unavailable after `timeoutMs`. Time in which this process
  * itself was busy does not count: the reply may lie unread in the socket, so it gets one more turn
  * of the event loop, and a little longer after a long pause.
