@@ -7,7 +7,7 @@ import { idOrNone } from '../rules/id.ts'
 import type { MintedKey } from '../rules/new-key.ts'
 import type { Actor, KeyStore, KeyVersion, Publish } from '../stores.ts'
 import { auditEntry } from './audit.ts'
-import { safeId, stored, toKey } from './key-rows.ts'
+import { safeKeyId, stored, toKey } from './key-rows.ts'
 import type { Pool, Query } from './pool.ts'
 import { runPublished } from './published.ts'
 
@@ -72,10 +72,14 @@ export function createKeyChanges(
     change: (id, userId, { name, rateLimitRpm, expiresAt }, actor) =>
       change(userId, actor, async (sql, committed) => {
         const details = { name, rate_limit_rpm: rateLimitRpm, expires_at: expiresAt }
-        const entry = auditEntry(sql, 'key.updated', actor, { key_id: safeId(id), user_id: userId, details })
+        const entry = auditEntry(sql, 'key.updated', actor, {
+          key_id: safeKeyId(id),
+          user_id: userId,
+          details,
+        })
         const [row] = await sql`
           select outcome, ${stored(sql)}
-          from change_key(caller_id => ${actor.keyId}::text, key_id => ${safeId(id)}, owner_id => ${userId}::text,
+          from change_key(caller_id => ${actor.keyId}::text, key_id => ${safeKeyId(id)}, owner_id => ${userId}::text,
             new_name => ${name ?? null}::text, new_rate_limit_rpm => ${rateLimitRpm ?? null}::int,
             sets_expiry => ${expiresAt !== undefined}, new_expires_at => to_timestamp(${expiresAt ?? null}::float8),
             entry => ${entry}) as changed
@@ -92,14 +96,14 @@ export function createKeyChanges(
 
     rotate: (id, userId, { successor, graceS, onStored }, actor) =>
       change(userId, actor, async (sql, committed) => {
-        const entry = auditEntry(sql, 'key.rotated', actor, { key_id: safeId(id), user_id: userId })
+        const entry = auditEntry(sql, 'key.rotated', actor, { key_id: safeKeyId(id), user_id: userId })
         const [row] = await sql`
           select outcome, (made.rotated).version as rotated_version,
             (made.rotated).successor_id,
             (made.rotated).revoked_at is null
               and coalesce((made.rotated).expires_at > clock_timestamp(), true) as still_active,
             ${stored(sql)}
-          from rotate_key(caller_id => ${actor.keyId}::text, key_id => ${safeId(id)}, owner_id => ${userId}::text,
+          from rotate_key(caller_id => ${actor.keyId}::text, key_id => ${safeKeyId(id)}, owner_id => ${userId}::text,
             successor => ${newRow(sql, successor)}, grace_s => ${graceS}::int, usable_max => ${keysPerUserMax}::int,
             entry => ${entry}) as made
           cross join lateral (select (made.stored).*) as key`
@@ -123,11 +127,11 @@ export function createKeyChanges(
 
     revoke: (id, userId, actor, details) =>
       change(userId, actor, async (sql, committed) => {
-        const about = { key_id: safeId(id), user_id: userId, ...(details && { details }) }
+        const about = { key_id: safeKeyId(id), user_id: userId, ...(details && { details }) }
         const entry = auditEntry(sql, 'key.revoked', actor, about)
         const [row] = await sql`
           select outcome, ${stored(sql)}
-          from revoke_key(caller_id => ${actor.keyId}::text, key_id => ${safeId(id)}, owner_id => ${userId}::text,
+          from revoke_key(caller_id => ${actor.keyId}::text, key_id => ${safeKeyId(id)}, owner_id => ${userId}::text,
             entry => ${entry}) as revoked
           cross join lateral (select (revoked.stored).*) as key`
         const { outcome, id: revokedId } = row!

@@ -32,4 +32,4 @@ export const toKey = (row: Row): StoredKey => ({
   state: keyState({ revokedAt: row.revoked_at, expiresAt: row.expires_at }, row.now_s),
 })
 
-export const safeId = (id: string) => idOrNone('apk_', id)
+export const safeKeyId = (id: string) => idOrNone('apk_', id)

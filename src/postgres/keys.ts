@@ -5,7 +5,7 @@
 import type { KeyCredential, KeyStore } from '../stores.ts'
 import { keysBySecret } from './hash-secrets.ts'
 import { createKeyChanges, type KeyChangesOptions } from './key-changes.ts'
-import { expiry, safeId, seconds, stored, toKey } from './key-rows.ts'
+import { expiry, safeKeyId, seconds, stored, toKey } from './key-rows.ts'
 import type { Pool, Query } from './pool.ts'
 
 export interface KeyPools {
@@ -86,7 +86,7 @@ export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): Key
     get: (id, userId, lane) =>
       manage(lane ?? userId, async (sql) => {
         const [row] =
-          await sql`select ${stored(sql)} from api_keys where id = ${safeId(id)} and ${ownedBy(sql, userId)}`
+          await sql`select ${stored(sql)} from api_keys where id = ${safeKeyId(id)} and ${ownedBy(sql, userId)}`
         return row ? toKey(row) : null
       }),
 
@@ -100,7 +100,7 @@ export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): Key
 
     list: (userId, { limit, startingAfter, status, displayPrefix }, lane) =>
       manage(lane ?? userId, async (sql) => {
-        const after = startingAfter === undefined ? undefined : safeId(startingAfter)
+        const after = startingAfter === undefined ? undefined : safeKeyId(startingAfter)
         if (after !== undefined) {
           const [found] = await sql`select from api_keys where id = ${after} and ${ownedBy(sql, userId)}`
           if (found === undefined) return null

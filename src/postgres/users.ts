@@ -18,7 +18,7 @@ const toUser = (row: Row): User => ({
   deleted_at: row.deleted_at,
 })
 
-const safeId = (id: string) => idOrNone('usr_', id)
+const safeUserId = (id: string) => idOrNone('usr_', id)
 
 const taken: ExternalIdTaken = { ok: false, reason: 'external_id_taken' }
 const isTaken = (error: unknown) =>
@@ -35,7 +35,7 @@ export function createUserStore({ management: pool, operator }: UserPools, publi
     pool.run(work, lane ?? undefined)
 
   async function find(sql: Query, id: string): Promise<User | null> {
-    const [row] = await sql`select ${columns(sql)} from users where id = ${safeId(id)}`
+    const [row] = await sql`select ${columns(sql)} from users where id = ${safeUserId(id)}`
     return row ? toUser(row) : null
   }
 
@@ -72,7 +72,7 @@ export function createUserStore({ management: pool, operator }: UserPools, publi
 
     list: ({ limit, startingAfter, externalId, externalIdHash }, lane) =>
       inLane(lane, async (sql) => {
-        const after = startingAfter === undefined ? undefined : safeId(startingAfter)
+        const after = startingAfter === undefined ? undefined : safeUserId(startingAfter)
         if (after !== undefined && (await find(sql, after)) === null) return null
         const rows = await sql`
           select ${columns(sql)} from users
@@ -89,14 +89,14 @@ export function createUserStore({ management: pool, operator }: UserPools, publi
     change: (id, { name, externalId }, actor) =>
       pool.change(async (sql) => {
         const details = { name, external_id: externalId }
-        const entry = auditEntry(sql, 'user.updated', actor, { user_id: safeId(id), details })
+        const entry = auditEntry(sql, 'user.updated', actor, { user_id: safeUserId(id), details })
         try {
           const [row] = await sql`
             with changed as (
               update users set
                 name = coalesce(${name ?? null}::text, name),
                 external_id = case when ${externalId !== undefined} then ${externalId ?? null}::text else external_id end
-              where id = ${safeId(id)} and not exists (
+              where id = ${safeUserId(id)} and not exists (
                 -- By the constraint alone, two users who swap their external ids wait for each other.
                 select from users as other where other.external_id = ${externalId ?? null}::text and other.id <> users.id
               ) returning *
@@ -112,17 +112,17 @@ export function createUserStore({ management: pool, operator }: UserPools, publi
 
     revokeKeys: (id, actor) =>
       changeKeys(id, actor.operator, async (sql, committed) => {
-        const entry = auditEntry(sql, 'user.keys_revoked', actor, { user_id: safeId(id) })
+        const entry = auditEntry(sql, 'user.keys_revoked', actor, { user_id: safeUserId(id) })
         const keys = await sql`
-          select key_id, key_version, is_new from revoke_keys_of_user(${safeId(id)}, ${entry})`
+          select key_id, key_version, is_new from revoke_keys_of_user(${safeUserId(id)}, ${entry})`
         committed(keys)
         return keys.filter(({ is_new }) => is_new).length
       }),
 
     remove: (id, actor) =>
       changeKeys(id, actor.operator, async (sql, committed) => {
-        const entry = auditEntry(sql, 'user.deleted', actor, { user_id: safeId(id) })
-        committed(await sql`select key_id, key_version from delete_user(${safeId(id)}, ${entry})`)
+        const entry = auditEntry(sql, 'user.deleted', actor, { user_id: safeUserId(id) })
+        committed(await sql`select key_id, key_version from delete_user(${safeUserId(id)}, ${entry})`)
         return find(sql, id)
       }),
   }
