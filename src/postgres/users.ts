@@ -3,12 +3,12 @@ import type { Row } from 'postgres'
 import { idOrNone } from '../rules/id.ts'
 import type { ExternalIdTaken, Operator, Publish, User, UserStore } from '../stores.ts'
 import { auditEntry, audited } from './audit.ts'
+import { seconds } from './key-rows.ts'
 import type { Pool, Query } from './pool.ts'
 import { runPublished } from './published.ts'
 
 const columns = (sql: Query) => sql`
-  id, name, external_id, floor(extract(epoch from created_at))::float8 as created_at,
-  floor(extract(epoch from deleted_at))::float8 as deleted_at`
+  id, name, external_id, ${seconds(sql, 'created_at')} as created_at, ${seconds(sql, 'deleted_at')} as deleted_at`
 
 const toUser = (row: Row): User => ({
   id: row.id,
