@@ -46,7 +46,8 @@ export interface LookupCaller {
 /** A shorter run gives little of a key away. With `%`, a key may be percent-encoded. */
 const mayRevealKey = /[0-9A-Za-z]{16}|%/
 /** What is left of a key whose start is lost or mistyped. Ids of ours have no capital letters. */
-const likeSecret = /(?=[0-9A-Za-z]*[A-Z])(?=[0-9A-Za-z]*[a-z])[0-9A-Za-z]{30}/
+const isLikeSecret = (text: string) =>
+  (text.match(/[0-9A-Za-z]{30,}/g) ?? []).some((run) => /[A-Z]/.test(run) && /[a-z]/.test(run))
 
 /** Outer white space is ignored, except in an external id that has it. Null if there is no such thing. */
 type FindAnything = (query: string, caller: LookupCaller) => Promise<Lookup | null>
@@ -84,7 +85,7 @@ export function createLookup(options: FindOptions): FindAnything {
   }
 
   const mayShowKey = (text: string) =>
-    likeSecret.test(text) || (mayRevealKey.test(text) && tokenFormat.redact(text) !== text)
+    isLikeSecret(text) || (mayRevealKey.test(text) && tokenFormat.redact(text) !== text)
 
   /**
    * An external id may look like a key. A text that may be most of a key reaches Postgres only as a
