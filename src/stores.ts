@@ -106,8 +106,8 @@ export interface Counter {
   hit(keyId: string, onCounted: OnCounted): boolean
   /**
    * Publishes that keys have changed. Resolves true once every instance will see it, false if
-   * nothing confirms that (in `memory` mode nothing can). Never rejects, and never lowers a
-   * version.
+   * nothing confirms that (in `memory` mode nothing can, unless this process is the only one). Never
+   * rejects, and never lowers a version.
    */
   raise(versions: KeyVersion[]): Promise<boolean>
   /**
