@@ -230,7 +230,8 @@ function contentOf(file: string): string | null {
   }
 }
 
-function wholeNumber(text: string, min: number, max: number): number | undefined {
+/** Undefined if the text is anything but such a number. */
+export function wholeNumber(text: string, min: number, max: number): number | undefined {
   const value = Number(text)
   return /^[0-9]+$/.test(text) && value >= min && value <= max ? value : undefined
 }

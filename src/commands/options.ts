@@ -12,7 +12,7 @@ import {
   rateLimitMax,
   usageSteps,
 } from '../../schemas/bounds.ts'
-import { type Config, parseWorkers, workersRule } from '../config.ts'
+import { type Config, parseWorkers, wholeNumber, workersRule } from '../config.ts'
 import { tokenFormat } from '../rules/token.ts'
 
 const option = (flags: string, description: string) => new Option(flags, description)
@@ -27,7 +27,11 @@ const oneOf = (flags: string, description: string, choices: readonly string[]) =
 
 const number = (flags: string, description: string, max: number, min = 1) => {
   const made = option(flags, description)
-  return made.argParser((text: string) => wholeNumber(made.long!, text, min, max))
+  return made.argParser((text: string) => {
+    const value = wholeNumber(text, min, max)
+    if (value === undefined) throw new Error(`${made.long} must be a whole number from ${min} to ${max}`)
+    return value
+  })
 }
 
 const time = (flags: string, description: string) => {
@@ -88,12 +92,6 @@ export const topRows = number('--limit <n>', 'maximum number of keys', listLimit
 export const sort = oneOf('--sort <order>', 'by requests, or by their share of the limit', ['used', 'share'])
 export const step = oneOf('--step <step>', 'the length of a step; default minute', usageSteps)
 export const limit = number('--limit <n>', 'maximum number of entries, newest first', auditLimitMax)
-
-function wholeNumber(name: string, text: string, min: number, max: number): number {
-  const value = Number(text)
-  if (/^[0-9]+$/.test(text) && value >= min && value <= max) return value
-  throw new Error(`${name} must be a whole number from ${min} to ${max}`)
-}
 
 const unitS = { s: 1, m: 60, h: 3600, d: 86_400 }
 
