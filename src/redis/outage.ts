@@ -59,6 +59,7 @@ export function outageOf(error: Error): Outage {
     .replace(/ script: [0-9a-f]{40}, on @user_script:\d+\.?$/, '')
     // A TLS alert, as above: whether it arrives or the connection ends first is chance.
     .replace(/^Unknown RESP type 21 .*$/s, 'the server speaks TLS')
+    .replace(/^Unknown RESP type .*$/s, 'the server is not a Redis')
     // ioredis names its options, which are not the operator's.
     .replace(/^.*(enableOfflineQueue|maxRetriesPerRequest).*$/, 'not connected')
     .trim()

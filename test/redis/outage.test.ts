@@ -87,6 +87,11 @@ t.test('the reason for a TLS alert in place of a reply does not ask to report it
   t.equal(outageOf(new Error(alert)).reason, 'the server speaks TLS')
 })
 
+t.test('a server that is not a Redis is named as such', async (t) => {
+  const { reason } = outageOf(new Error('Unknown RESP type 72 "H". Please report this.'))
+  t.equal(reason, 'the server is not a Redis')
+})
+
 t.test('the reason for a TLS fault is in words', async (t) => {
   const line = '80CC:error:0A00010B:SSL routines:ssl3_get_record:wrong version number:../deps/s.c:350:\n'
   const { cause, reason } = outageOf(withCode('ERR_SSL_WRONG_VERSION_NUMBER', line))
