@@ -100,7 +100,9 @@ function linesOf({ minute, as_of, source, complete, scanned, fault, named, keys 
   ])
   const notes = [
     ...(complete ? [] : ['not all are read yet']),
-    ...(source === 'redis' ? [] : [`Redis is not counting (${fault ?? 'down'}): nothing is known here`]),
+    ...(source === 'redis'
+      ? []
+      : [`a Redis server is not counting (${fault ?? 'down'}): its keys are missing here`]),
     ...(named ? [] : ['Postgres is down: no names and limits']),
   ]
   const about = `minute ${moment(minute)}  as of ${moment(as_of)}  ${scanned} keys`

@@ -89,7 +89,7 @@ t.test('top says that Redis is not counting, instead of that nobody uses a key',
   const { code, stdout } = await runWith({ ...env, REDIS_URL: 'redis://127.0.0.1:1' }, 'top')
   t.match(
     { code, stdout },
-    { code: 0, stdout: /^minute .*\n.*Redis is not counting \(refused\): nothing is/ },
+    { code: 0, stdout: /^minute .*\n.*a Redis server is not counting \(refused\): its keys/ },
   )
 })
 
