@@ -780,7 +780,7 @@ test('with Redis or Postgres down it says so, and shows what this instance knows
   await page.locator('#current').getByText('steady').waitFor()
   await redis.kill()
   await shown(page, 'Redis is down')
-  await shown(page, /this instance only/)
+  await shown(page, /keys that Redis does not count: this instance only/)
   await redis.restart()
   await shown(page, 'Redis counts')
   await shown(page, /counts were lost/)

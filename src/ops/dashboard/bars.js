@@ -65,7 +65,8 @@ function noteOf(which, { minute, resets_at, as_of, complete, scanned, source, lo
   const time = which === 'last' ? `from ${timeOf(minute)}` : `ends ${timeOf(resets_at)}`
   const partial = complete ? '' : ` · ${count(scanned)} counters read so far, as of ${timeOf(as_of)}`
   const short = lost ? ' · counts were lost: each is at least that high' : ''
-  return `${time}${partial}${short}${source === 'local' ? ' · this instance only' : ''}`
+  const local = source === 'local' ? ' · keys that Redis does not count: this instance only' : ''
+  return `${time}${partial}${short}${local}`
 }
 
 const meanings = {

@@ -17,7 +17,7 @@ export function showServers({ redis, redis_cause: cause = 'unknown', postgres })
   )
   byId('warning').textContent = [
     redis === 'local' &&
-      `Redis does not count (${cause}). Each instance counts by itself; the counts below are those of this instance.`,
+      `A Redis server does not count (${cause}). Each instance counts the keys of that server by itself: below, their counts are those of this instance.`,
     isDown &&
       'Postgres does not answer: the charts show this instance only, keys are shown by their ids, and nothing can be found or changed.',
   ]
