@@ -39,7 +39,9 @@ export async function listenOnAll(listeners: Listener[]) {
     const { prefix, port } = listeners[i]!
     const { code, message } = outcome.reason as NodeJS.ErrnoException
     if (code === 'EADDRNOTAVAIL') return `${prefix}HOST is not an address of this machine`
-    return code === 'EADDRINUSE' ? `port ${port} is in use: choose another with ${prefix}PORT` : message
+    const another = `choose another with ${prefix}PORT`
+    if (code === 'EACCES') return `this user may not listen on port ${port}: ${another}`
+    return code === 'EADDRINUSE' ? `port ${port} is in use: ${another}` : message
   })
   if (faults.length > 0) throw new Error(faults.join('; '))
 }

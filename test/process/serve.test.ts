@@ -1,12 +1,21 @@
 // `latchkey serve` on given servers, as a user starts it: what it starts, what it waits for, what ends it.
-import { readdir } from 'node:fs/promises'
+import { readdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import t from 'tap'
 import { sendBytes } from '../api/raw-http.ts'
 import { makeCaller, startInstance } from '../instance.ts'
 import { startPrivatePostgres, startPrivateRedis, useServices } from '../services/index.ts'
 import { processTree } from '../services/processes.ts'
 import { ask } from './ask.ts'
-import { aFolder, externalEnv, listening, runLatchkey, serveLatchkey, spawnLatchkey } from './latchkey.ts'
+import {
+  aFolder,
+  externalEnv,
+  listening,
+  runLatchkey,
+  serveLatchkey,
+  spawnLatchkey,
+  spawnWith,
+} from './latchkey.ts'
 import { until } from './until.ts'
 
 t.test('with servers given', async (t) => {
@@ -46,6 +55,22 @@ t.test('with servers given', async (t) => {
       t.strictSame([code, stderr], [1, `latchkey: ${line}\n`])
     }
   })
+})
+
+t.test('a port that only root may use ends it with one line that names the variable', async (t) => {
+  const firstFree = await readFile('/proc/sys/net/ipv4/ip_unprivileged_port_start', 'utf8').catch(() => '0')
+  if (Number(firstFree) <= 81) return t.pass('any user may listen on any port')
+  let node = process.execPath
+  if (process.getuid?.() === 0) {
+    node = join(await aFolder(t), 'node')
+    const script = `#!/bin/sh\nexec setpriv --bounding-set -net_bind_service '${process.execPath}' "$@"\n`
+    await writeFile(node, script, { mode: 0o755 })
+  }
+  const env = externalEnv(await useServices(t), { PORT: '80', OPS_PORT: '81' })
+  const { code, stderr } = await (await spawnWith(t, node, env, ['serve'])).ended
+  const fault = (port: number, name: string) =>
+    `this user may not listen on port ${port}: choose another with ${name}`
+  t.strictSame([code, stderr], [1, `latchkey: ${fault(81, 'OPS_PORT')}; ${fault(80, 'PORT')}\n`])
 })
 
 t.test('a host that cannot be listened on ends it with one line that names the variable', async (t) => {
