@@ -104,7 +104,7 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
     databaseUrl: read<string | null>(
       'DATABASE_URL',
       null,
-      'a postgres:// URL, in which a literal % is written %25',
+      'a postgres:// URL, in which a literal % is written %25, and in a password / is %2F, # is %23 and ? is %3F',
       parsePostgresUrl,
     ),
     pgSsl: Object.fromEntries(
@@ -113,7 +113,7 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
     redis: read<RedisServers | null>(
       'REDIS_URL',
       null,
-      'a redis:// or rediss:// URL, its path a database number if any, or for a cluster several separated by commas, with the same scheme, user and password and no database number',
+      'a redis:// or rediss:// URL, its path a database number if any, or for a cluster several separated by commas, with the same scheme, user and password (percent-encoded) and no database number',
       parseRedisUrl,
     ),
     hashSecret: secret('HASH_SECRET', hashSecretMinLength),

@@ -368,6 +368,13 @@ t.test('the variables of libpq for TLS are read', async (t) => {
   t.strictSame(readConfig(Object.fromEntries(env)).pgSsl, pgSsl)
 })
 
+t.test('a password that breaks the URL is refused with a line that says how to write it', async (t) => {
+  const written = { '%': '%25', '/': '%2F', '#': '%23', '?': '%3F' }
+  for (const [character, escaped] of Object.entries(written))
+    t.match(fault({ DATABASE_URL: `postgres://u:p${character}w@db/x`, HASH_SECRET: secret }), escaped)
+  t.match(fault({ REDIS_URL: 'redis://:p/w@r' }), 'password (percent-encoded)')
+})
+
 t.test('with DATABASE_URL there may be a load balancer, so DRAIN_SECONDS is 3', async (t) => {
   t.equal(readConfig({ DATABASE_URL: 'postgres://db/x', HASH_SECRET: secret }).drainSeconds, 3)
 })
