@@ -40,7 +40,7 @@ http {
   haproxy: {
     files: ['haproxy.cfg', 'latchkey.lua'],
     listen: ['bind :80\n', (port) => `bind 127.0.0.1:${port}\n`],
-    args: (folder) => ['-db', '-C', folder, '-f', join(folder, 'haproxy.cfg')],
+    args: (folder) => ['-db', '-f', join(folder, 'haproxy.cfg')],
   },
   caddy: {
     files: ['Caddyfile'],
