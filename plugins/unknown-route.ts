@@ -24,7 +24,7 @@ export default fp<UnknownRouteOptions>(
       const matches = patternOf(url)
       const route = known.get(url) ?? { matches, methods: [] }
       known.set(url, route)
-      for (const name of [method].flat()) if (!route.methods.includes(name)) route.methods.push(name)
+      route.methods.push(...[method].flat())
     })
 
     // In a hook and not in the handler, which runs after the body has been read: an invalid body
