@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { createDrain } from '../../src/http/drain.ts'
 import { setClock } from '../clock.ts'
@@ -19,6 +20,7 @@ const large = 'x'.repeat(16_777_216)
 async function startServer(t: Test) {
   const slow: ServerResponse[] = []
   const due = new Map<Socket, ServerResponse>()
+  const asked: Socket[] = []
   const server = createServer((request, response) => {
     due.set(request.socket, response)
     response.once('close', () => due.delete(request.socket))
@@ -27,7 +29,10 @@ async function startServer(t: Test) {
     else request.resume().once('end', () => response.end('fast'))
   })
   server.keepAliveTimeout = 0
-  const drain = createDrain(server, (connection) => due.get(connection) ?? null)
+  const drain = createDrain(server, (connection) => {
+    asked.push(connection)
+    return due.get(connection) ?? null
+  })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   t.teardown(() => {
@@ -63,7 +68,7 @@ async function startServer(t: Test) {
     await until('the response has come', () => client.received.endsWith('fast'))
     return client
   }
-  return { server, drain, slow, open, openUsed }
+  return { server, drain, slow, asked, open, openUsed }
 }
 
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`
@@ -79,13 +84,22 @@ t.test('before a drain a connection stays open for the next request', async (t) 
   await once(socket, 'data')
 })
 
+t.test('a connection that has ended is forgotten', async (t) => {
+  const { server, drain, asked, openUsed } = await startServer(t)
+  const { socket } = await openUsed()
+  socket.end()
+  await until('it has ended', async () => (await promisify(server.getConnections).call(server)) === 0)
+  drain.start()
+  t.equal(asked.length, 0)
+})
+
 t.test('while draining every request is answered and every response says connection: close', async (t) => {
   const { drain, slow, open, openUsed } = await startServer(t)
   const [used, underWay] = [await openUsed(), await open(get('/slow'))]
   used.received = ''
   drain.start()
   const fresh = await open(get('/'))
-  used.socket.write(get('/'))
+  used.socket.write(get('/large'))
   slow[0]!.end('slow')
   for (const client of [used, underWay, fresh]) {
     await until('the response has ended the connection', () => client.closed)

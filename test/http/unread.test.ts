@@ -73,6 +73,17 @@ t.test('a response that is read slowly, and one that is still due, stay', async 
   t.notOk(due.destroyed)
 })
 
+t.test('a connection that has ended is looked at no more', async (t) => {
+  const { clock, ask } = await startServer(t, (_request, response) => response.end())
+  const [client, connection] = await ask()
+  client.destroy()
+  await until('it has ended', () => connection.closed)
+  let looks = 0
+  Object.defineProperty(connection, 'writableLength', { get: () => ++looks })
+  clock.advance(60_000)
+  t.equal(looks, 0)
+})
+
 t.test('both listeners end connections that are not read, also with requests sent ahead', async (t) => {
   const clock = setClock(t)
   const rateLimits = { defaultRateLimitRpm: 1000, maxRateLimitRpm: 1000 }
