@@ -1,6 +1,6 @@
 // The stream behind the dashboard: real traffic is in it within two seconds, and it ends with the instance.
 import { once } from 'node:events'
-import { type AddressInfo, connect } from 'node:net'
+import { type AddressInfo, connect, type Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 import FakeTimers from '@sinonjs/fake-timers'
 import Fastify from 'fastify'
@@ -181,7 +181,9 @@ t.test('a stream ends after 15 minutes, so that a session ended meanwhile sees n
   const app = await quietStream()
   const streams: Readable[] = []
   let sent = ''
-  app.addHook('onSend', async (_request, _reply, payload) => {
+  const sockets: Socket[] = []
+  app.addHook('onSend', async ({ raw }, _reply, payload) => {
+    sockets.push(raw.socket)
     const stream = payload as Readable
     streams.push(stream)
     stream.on('data', (piece) => {
@@ -213,4 +215,5 @@ t.test('a stream ends after 15 minutes, so that a session ended meanwhile sees n
   left.destroy()
   await once(left, 'close')
   t.equal(clock.countTimers(), timers - 2, 'a viewer that has left leaves neither its timer nor the reading')
+  t.equal(sockets.at(-1)!.listenerCount('end'), 0, 'nor a listener to its connection')
 })
