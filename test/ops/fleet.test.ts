@@ -71,6 +71,7 @@ t.test('a silent instance is not alive and adds nothing, nor does what happened 
   t.match(second!.instances, [{ isAlive: false }, { isAlive: true }])
   t.equal(second!.rates.answers[2], 1)
   t.strictSame(later!.rates.answers, [])
+  t.match(later!.instances, { length: 1, 0: { id: 'ins_2' } }, 'one that has stopped is gone')
 })
 
 t.test('without Postgres there is this instance, whatever the clocks say', async (t) => {
