@@ -22,7 +22,7 @@ t.test('the highest counts stay, whatever else is added and how often', async (t
   t.equal(createTopCounts(5).highest(5).length, 0)
 })
 
-t.test('the few highest counts are those that sorting all of them finds', async () => {
+t.test('the few highest counts are those that sorting all of them finds', async (t) => {
   const counts = fc.array(fc.integer({ min: 1, max: 20 }), { minLength: 1, maxLength: 400 })
   fc.assert(
     fc.property(counts, fc.integer({ min: 1, max: 300 }), (counts, max) => {
@@ -33,6 +33,9 @@ t.test('the few highest counts are those that sorting all of them finds', async 
       return found.join() === all.slice(0, max).join()
     }),
   )
+  const even = createTopCounts(400)
+  even.add(Array.from({ length: 300 }, (_, i) => ({ keyId: `apk_${i}`, count: 1 })))
+  t.equal(even.highest(250).length, 250, 'no more of equal counts than asked for')
 })
 
 t.test('at most twice as many counts are remembered as must be kept', async (t) => {
