@@ -166,13 +166,19 @@ t.test('every request that does not arrive in time is 408, however many there ar
   )
   t.match(envelopeOf(answers[0]![0]!.body), { type: 'invalid_request_error', code: 'request_timeout' })
   t.equal(reported.length, 100)
+  t.equal(String(await raw(app, '')), '', 'a connection on which nothing was sent expects no answer')
 })
 
-t.test('an HTTP/1.0 request needs no Host', async (t) => {
+t.test('an HTTP/1.0 request needs no Host, and has no second one', async (t) => {
   const { app } = otherApp(t)
   app.get('/', async () => 'ok')
-  const [answer] = answersOf(await raw(app, 'GET / HTTP/1.0\r\n\r\n'))
-  t.equal(answer!.status, 200)
+  for (const [hosts, status] of [
+    ['', 200],
+    ['Host: x\r\nHost: y\r\n', 400],
+  ] as const) {
+    const [answer] = answersOf(await raw(app, `GET / HTTP/1.0\r\n${hosts}\r\n`))
+    t.equal(answer!.status, status)
+  }
 })
 
 t.test('an unknown expectation is ignored, and the hooks run', async (t) => {
