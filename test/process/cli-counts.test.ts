@@ -50,7 +50,9 @@ else {
     t.equal(seen.byShare, limited.id)
     t.equal(seen.one.length, 1)
     t.match(seen.printed, /^minute .* 2 keys\n\nused +limit +share.*\n\d+ +1000 +\d+ % +0 +apk_/)
-    t.match(seen.found, /^this minute +\d+ requests, \d+ over the limit$/m)
+    const [, count, share, over] = /^(\d+) +2 +(\d+) % +(\d+) +apk_/m.exec(seen.printed)!.map(Number)
+    t.strictSame([share, over], [count! * 50, count! - 2])
+    t.match(seen.found, new RegExp(`^this minute +${count} requests, ${over} over the limit$`, 'm'))
   })
 
   t.test('on a terminal it redraws until q or Ctrl-C, and leaves the screen as it was', async (t) => {
