@@ -117,6 +117,7 @@ const variables: Record<string, Variable> = {
       ['postgresql://db/x?sslmode=require', 'postgresql://db/x?sslmode=require'],
       ['postgres:///x?host=/run/postgresql', 'postgres:///x?host=/run/postgresql'],
       ['postgres://u:p@/x?host=db', 'postgres://u:p@localhost/x?host=db'],
+      ['postgres://u:p@?host=db', 'postgres://u:p@localhost?host=db'],
       ['postgres://u:50%25off@db/my%20x', 'postgres://u:50%25off@db/my%20x'],
     ],
     invalid: [
@@ -385,6 +386,14 @@ t.test('the configuration cannot be changed afterwards', async (t) => {
     config.port = 1
   }, TypeError)
   t.equal(config.port, 3000)
+})
+
+t.test('only `npm start` is a parent that may not pass on a signal', async (t) => {
+  for (const [script, started] of [
+    ['start', true],
+    ['npx', false],
+  ] as const)
+    t.equal(readConfig({ npm_lifecycle_event: script }).startedByNpm, started)
 })
 
 t.test('other variables are ignored', async (t) => {
