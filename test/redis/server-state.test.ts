@@ -85,6 +85,9 @@ t.test('after a failed call it is probed every 200 ms, however many calls fail',
   t.strictSame(seen.probesMs, [200, 400, 600])
   t.match(state, { mode: 'shared', outage: null })
   t.strictSame([seen.outages, seen.reconnectsMs], [['gone', null], []])
+  seen.fault = refused
+  state.failed(gone)
+  t.strictSame(seen.outages, ['gone', null, 'refused'], 'the next outage is one of its own')
 })
 
 t.test('a server in doubt is probed once, and is down only if it refuses that', async (t) => {
@@ -107,6 +110,7 @@ t.test('a server in doubt is probed once, and is down only if it refuses that', 
 for (const [silence, error] of [
   ['no answer', gone],
   ['a replica that does not count', replyError("READONLY You can't write against a read only replica.")],
+  ['a master without its replicas', replyError('NOREPLICAS Not enough good replicas to write.')],
 ] as const)
   t.test(`after more than a second with ${silence}, the connection is replaced`, async (t) => {
     const { state, seen, until } = open(t)
