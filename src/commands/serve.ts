@@ -33,11 +33,11 @@ export async function serve(config: Config): Promise<undefined> {
   const workers = workerCount(config)
   const say = (line: string) => process.stdout.write(`${printable(line)}\n`)
   const log = await createLog(config.logLevel)
-  const closers: (() => Promise<unknown>)[] = []
-  let isClosing = false
+  let closeStarted: () => Promise<unknown> = async () => {}
+  let closing: Promise<unknown> | undefined
   const close = async () => {
-    isClosing = true
-    for (const one of closers.splice(0)) await one()
+    closing ??= closeStarted()
+    await closing
   }
   const stop = stopOnSignal(log, close)
   if (config.startedByNpm) stopWithParent(stop.signal)
@@ -56,7 +56,7 @@ export async function serve(config: Config): Promise<undefined> {
   })
   let closeOps = async () => {}
   // A stop during the start waits for the service to open: it may have started a Postgres.
-  closers.push(() =>
+  closeStarted = () =>
     opening.then(
       // No drain before it listens: no client knows of it yet.
       ({ app, close }) =>
@@ -66,8 +66,7 @@ export async function serve(config: Config): Promise<undefined> {
           closeOps: () => closeOps(),
         }),
       () => {},
-    ),
-  )
+    )
   try {
     const service = await opening
     const { app, stores } = service
@@ -75,7 +74,7 @@ export async function serve(config: Config): Promise<undefined> {
     const ops = createOps({
       service,
       docsBase: app.docsBase,
-      state: () => (isClosing ? 'draining' : app.server.listening ? 'ready' : 'starting'),
+      state: () => (closing ? 'draining' : app.server.listening ? 'ready' : 'starting'),
       tokens: config.opsTokens,
       metricsToken: config.metricsToken,
       githubKeysFile: config.githubScanningKeysFile,
@@ -112,7 +111,7 @@ export async function serve(config: Config): Promise<undefined> {
 
   async function serveWith(count: number): Promise<undefined> {
     const { started, close: closeWorkers } = startWorkers(count, config, log)
-    closers.push(() => closeWorkers(stop.drains ? 'SIGTERM' : 'SIGINT'))
+    closeStarted = () => closeWorkers(stop.drains ? 'SIGTERM' : 'SIGINT')
     if ((await started) || stop.signal.aborted) return undefined
     await close()
     // Its own line on stderr says why.
