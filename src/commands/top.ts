@@ -105,7 +105,7 @@ function linesOf({ minute, as_of, source, complete, scanned, fault, named, keys 
       : [`a Redis server is not counting (${fault ?? 'down'}): its keys are missing here`]),
     ...(named ? [] : ['Postgres is down: no names and limits']),
   ]
-  const about = `minute ${moment(minute)}  as of ${moment(as_of)}  ${scanned} keys`
+  const about = `minute ${moment(minute)}  as of ${moment(as_of)}  ${scanned} ${scanned === 1 ? 'key' : 'keys'}`
   // The notes get a line of their own: at 80 columns, a longer one would be cut off.
   return [about, notes.join('; '), ...table(head, rows)]
 }

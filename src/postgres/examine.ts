@@ -247,7 +247,11 @@ async function secrets(sql: Query, options: ExamineOptions): Promise<Finding> {
       advice,
     }
   }
-  return { about, state: 'ok', found: usable === 0 ? 'no usable keys yet' : `fits all ${usable} usable keys` }
+  return {
+    about,
+    state: 'ok',
+    found: usable === 0 ? 'no usable keys yet' : `fits all usable keys (${usable})`,
+  }
 }
 
 /** Null if all usable keys have the prefix. */

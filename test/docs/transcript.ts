@@ -70,7 +70,7 @@ const values = [
   /(?<=\bversion )\d+\.[\d.]+(?: \(.*?\))?/g,
   /(?:behind|ahead of)(?= this machine)/g,
   // A step that was repeated has made one more.
-  /(?<=fits all )\d+(?= usable keys)/g,
+  /(?<=fits all usable keys \()\d+/g,
 ]
 
 const masked = (text: string) =>
