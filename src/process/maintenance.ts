@@ -15,8 +15,8 @@ const createEveryMs = 10_000
  */
 export async function startMaintenance(stores: Pick<Stores, 'maintain' | 'createPartitions'>, log: Lines) {
   let isStopped = false
-  function onFault(error: unknown) {
-    if (!isStopped) log.error({ err: error }, 'partition maintenance failed; will be tried again')
+  function onFault({ message: reason }: Error) {
+    if (!isStopped) log.error({ reason }, 'partition maintenance failed; will be tried again')
   }
   const onDropped = (partitions: string[]) =>
     log.info({ partitions }, 'partitions past their retention dropped')

@@ -8,9 +8,13 @@ t.test('a round at the start and one each hour, until it is stopped', async (t) 
   const clock = FakeTimers.install({ toFake: ['setInterval', 'clearInterval'] })
   t.teardown(() => clock.uninstall())
   const lines: string[] = []
+  const faults: object[] = []
   const log = {
     info: (_: object, line: string) => lines.push(line),
-    error: (_: object, line: string) => lines.push(line),
+    error: (fault: object, line: string) => {
+      faults.push(fault)
+      lines.push(line)
+    },
   }
   let rounds = 0
   let fail = (_: Error) => {}
@@ -35,6 +39,7 @@ t.test('a round at the start and one each hour, until it is stopped', async (t) 
   const failed = /maintenance failed/
   t.match(lines, [failed, failed, /dropped/, failed, failed])
   t.equal(lines.length, 5)
+  t.strictSame(faults, new Array(4).fill({ reason: 'Postgres is down' }), 'as in the other lines of the log')
   stop()
   fail(new Error('Postgres is down'))
   await clock.tickAsync(7_200_000)
