@@ -412,13 +412,19 @@ t.test('minutes that are past before anything can be stored are named once', asy
   isDown = false
   await collector.tick()
   t.strictSame([collector.skipped, claimed], [[], [999, 1000, 1001]], 'as long as counters live')
-  for (isDown = true; minute < 1007; await collector.tick()) minute++
-  isDown = false
-  claim = 'taken'
-  await collector.tick()
-  claim = 'claimed'
-  await collector.tick()
-  t.strictSame([collector.skipped, claimed], [[[1002, 1004]], [999, 1000, 1001, 1005, 1006]])
+  for (const end of [1005, 1010]) {
+    for (isDown = true; minute < end; await collector.tick()) minute++
+    isDown = false
+    claim = 'taken'
+    await collector.tick()
+    claim = 'claimed'
+    await collector.tick()
+  }
+  const skipped = [
+    [1002, 1002],
+    [1005, 1007],
+  ]
+  t.strictSame([collector.skipped, claimed], [skipped, [999, 1000, 1001, 1003, 1004, 1008, 1009]])
 })
 
 t.test('what is counted while reports wait for Postgres adds up', async (t) => {
@@ -625,7 +631,7 @@ t.test('a report that is under way when it stops is made once', async (t) => {
     await heldUp
   }
   const collector = collectorOn(() => 1000 * 60_000 + 3000, { report })
-  void collector.tick()
+  void collector.start()
   await until('it reports', () => unreported === 1)
   const closed = collector.close()
   await nextTurn()
@@ -681,7 +687,7 @@ t.test('a start does not wait until the last minute is stored, but a stop does',
   goOn()
   await closed
   t.strictSame(await storedIn(minute, [id]), { [id]: { requests: 5, limited: 0 } })
-  t.equal(finished[0], true)
+  t.strictSame(finished, [true, false], 'first the last minute, then this one')
 })
 
 t.test('the collector looks every two seconds and when a minute begins, until it is closed', async (t) => {
@@ -718,6 +724,21 @@ t.test('minutes begin and end on time while one is stored and hours are rolled u
     nowMs += 60_000
   }
   t.strictSame(Object.fromEntries(reported), { 1000: 0, 1001: 0, 1002: 0, 1003: 0, 1004: 1 })
+})
+
+t.test('what fails after a stop is not reported', async (t) => {
+  let fail: ((error: Error) => void) | undefined
+  const rollUp = () =>
+    new Promise<boolean>((_, reject) => {
+      fail = reject
+    })
+  const collector = collectorOn(() => 1000 * 60_000 + 3000, { rollUp })
+  const ticked = collector.tick()
+  await until('it rolls up', () => fail !== undefined)
+  await collector.close()
+  fail!(new Unavailable('closed'))
+  await ticked
+  t.strictSame(collector.faults, [])
 })
 
 t.test('a stop waits no longer than 5 s for servers that do not answer', async (t) => {
