@@ -234,8 +234,10 @@ t.test('the caller can end a wait, and an attempt has a time limit', async (t) =
     await t.rejects(createClient(options).verify(call), { code: 'timeout', status: 0 })
   const ending = new AbortController()
   const patient = createClient({ ...options, timeoutMs: 60_000 }).verify({ signal: ending.signal })
+  const prompt = createClient({ ...options, fetch: async () => Response.json({ key_id: 'apk_1' }) })
+  await prompt.verify({ signal: ending.signal })
   ending.abort(new Error('enough'))
-  await t.rejects(patient, { message: 'enough' }, 'also during an attempt')
+  await t.rejects(patient, { message: 'enough' }, 'also during an attempt, and after another call has ended')
   let attempts = 0
   const slowOnce = (url: string, init: RequestInit) =>
     attempts++ === 0 ? hanging(url, init) : Promise.resolve(Response.json({ ...key, key_id: 'apk_1' }))
@@ -360,7 +362,7 @@ t.test('an id is one segment below the path of the base URL, whatever is in it',
     paths.push(new URL(url).pathname)
     return Response.json(key)
   }
-  const options = { baseUrl: 'http://latchkey.test/base/', fetch }
+  const options = { baseUrl: 'http://latchkey.test/base/?#', fetch }
   const admin = createAdminClient({ ...options, token: 'operator' })
   await admin.users.delete('../keys/apk_1')
   await admin.keys.rotate('apk_1?a#b')
