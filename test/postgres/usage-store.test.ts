@@ -169,6 +169,11 @@ t.test('what was stored of the last minute is not judged by a later limit', asyn
   t.strictSame(await withLive(1200, 0), [point(minute, 1200, 200)])
   t.strictSame(await withLive(7, 7), [point(minute, 1200, 200)])
   t.strictSame(await withLive(1300, 300), [point(minute, 1300, 300)], 'the counter knows of more')
+  const untilS = at(minute)
+  const live = [{ start: untilS, requests: 7, limited: 0 }]
+  const before = { step: 'minute', sinceS: untilS - 60, untilS } as const
+  const { data } = await usage.read(key.id, before, { nowS: at(minute + 1), live, isLocal: false })
+  t.strictSame(data, [], 'nor is it part of a history that ends before it')
 })
 
 t.test('hours and days are the sums of their minutes, before and after they are rolled up', async (t) => {
@@ -214,10 +219,16 @@ t.test('hours and days are the sums of their minutes, before and after they are 
 
 t.test('of the first day ever, an hour that nobody has rolled up counts', async (t) => {
   await sql`truncate key_usage, key_usage_hours, key_usage_days`
-  const key = await makeKey(user.id)
+  const [key, other] = [await makeKey(user.id), await makeKey(user.id)]
   await usage.store(yesterday + 5, [{ keyId: key.id, count: 3 }])
-  const days = await read(key.id, 'day', [yesterday, midnight + 3 * 1440], { now: midnight + 2 * 1440 + 5 })
-  t.strictSame(days.data, [point(yesterday, 3)])
+  const days = async () =>
+    (await read(key.id, 'day', [yesterday, midnight + 3 * 1440], { now: midnight + 2 * 1440 + 5 })).data
+  t.strictSame(await days(), [point(yesterday, 3)])
+  for (const table of ['key_usage_hours', 'key_usage_days'])
+    await sql`insert into ${sql(table)} values (now(), 1, 0, ${other.id})`
+  t.strictSame(await days(), [point(yesterday, 3)], 'whatever a clock that was ahead has rolled up')
+  await sql`insert into key_usage_hours values (to_timestamp(${at(yesterday)}), 4, 0, ${key.id})`
+  t.strictSame(await days(), [point(yesterday, 4)], 'also of hours that are rolled up, and their day is not')
 })
 
 t.test('if an instance has not reported, a minute that may lack counts is incomplete', async (t) => {
