@@ -172,6 +172,21 @@ t.test('an id that does not exist is a fault, and one without entries is not', a
   }
 })
 
+t.test('a list has what was asked for and nothing else', async (t) => {
+  const databaseUrl = await services.createDatabase()
+  const { run } = await openCommandLine(t, externalEnv({ databaseUrl, redisUrl: null }))
+  const answerOf = async (...words: string[]) => JSON.parse((await run(...words, '--json')).stdout)
+  const ada = await answerOf('users', 'create', '--name', 'Ada', '--external-id', 'customer-17')
+  const key = await answerOf('keys', 'create', '--user', ada.id, '--name', 'x')
+  await answerOf('users', 'create', '--name', 'Bob')
+  t.strictSame(await answerOf('users', 'list', '--external-id', 'customer-17'), [ada])
+  const eventsOf = async (...filter: string[]) =>
+    (await answerOf('audit', 'list', ...filter)).map(({ event }: { event: string }) => event)
+  t.strictSame(await eventsOf('--user', ada.id), ['key.created', 'user.created'])
+  t.strictSame(await eventsOf('--key', key.id), ['key.created'])
+  t.strictSame(await eventsOf('--since', String(Math.floor(Date.now() / 1000) + 60)), [])
+})
+
 t.test('find shows every entry of a request', async (t) => {
   const databaseUrl = await services.createDatabase()
   const { run } = await openCommandLine(t, externalEnv({ ...services, databaseUrl }))
