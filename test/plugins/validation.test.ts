@@ -30,6 +30,8 @@ const params = { type: 'object', properties: { id: { const: 'apk_1' } } }
 const { app } = otherApp(t, { ajv: ajv as never })
 app.post('/', { schema: { body } }, async (request) => request.body)
 app.post('/none', { schema: { body: { type: 'object', additionalProperties: false } } }, async () => 'ok')
+const thing = { type: 'object', minProperties: 1, required: ['token'], suggestion: 'Send a token.' }
+app.put('/', { schema: { body: thing } }, async () => 'ok')
 app.patch('/', { schema: { body: { type: 'object', minProperties: 1 } } }, async () => 'ok')
 app.get('/', { schema: { querystring } }, async () => 'ok')
 app.get('/:id', { schema: { params } }, async () => 'ok')
@@ -122,6 +124,10 @@ t.test('an expiry in milliseconds is recognised', async (t) => {
 t.test('a request that changes nothing, a query and a path are refused as themselves', async (t) => {
   const patch = app.inject({ method: 'PATCH', url: '/', payload: {} })
   t.match(await faultOf(patch), ['missing_parameter', '', 'The request does not change anything.'])
+  for (const payload of [{}, { size: 1 }]) {
+    const put = app.inject({ method: 'PUT', url: '/', payload })
+    t.equal((await faultOf(put))[3], 'Send a token.', 'with the suggestion of the whole')
+  }
   const limit = (query: string) => faultOf(app.inject(`/?${query}`))
   t.match(await limit('limit=x'), ['invalid_parameter', 'limit', '`limit` has a format that is not allowed.'])
   t.match(await limit('limit=1&limit=2'), [
