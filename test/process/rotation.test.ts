@@ -27,7 +27,7 @@ async function begin(t: Test) {
       const found = await sql`select from api_keys where hash_secret_id = ${keyHasher(newSecret).secretId}`
       return found.length === keys
     })
-  return { services, caller, used, unused, serve, rehashed }
+  return { services, sql, caller, used, unused, serve, rehashed }
 }
 
 const verify = async ({ ask }: Instance, { token }: { token: string }) =>
@@ -36,7 +36,7 @@ const verify = async ({ ask }: Instance, { token }: { token: string }) =>
 t.test(
   'keys of the previous secret work, are hashed again when used, and are counted until then',
   async (t) => {
-    const { services, caller, used, unused, serve, rehashed } = await begin(t)
+    const { services, sql, caller, used, unused, serve, rehashed } = await begin(t)
     const { runWith } = await openCommandLine(t)
     const status = async (env: Env) => {
       const words = ['keys', 'rehash-status', '--json']
@@ -72,6 +72,10 @@ t.test(
     t.equal(revoked.status, 200)
     t.equal(await verify(service, unused), 401)
     t.equal((await status(after)).usable, 3, 'a revoked key need not be hashed again')
+    await sql`update api_keys set expires_at = now() where id = ${used.id}`
+    t.equal((await status(after)).usable, 2, 'nor one that has expired')
+    await sql`update users set deleted_at = now()`
+    t.equal((await status(after)).usable, 0, 'nor those of a deleted user')
   },
 )
 
