@@ -21,9 +21,11 @@ async function sampleOf({ registry }: ReturnType<typeof createMetrics>, sample: 
 
 t.test('answers are counted by status, and each 429 as rate-limited', async (t) => {
   const metrics = createMetrics()
-  for (const status of [200, 200, 401, 429, 429, 429]) metrics.answered(status)
+  for (const status of [200, 200, 299, 401, 429, 429, 429]) metrics.answered(status)
   t.equal(await sampleOf(metrics, 'latchkey_requests_total{status="200"}'), 2)
+  t.equal(await sampleOf(metrics, 'latchkey_requests_total{status="299"}'), 1, 'also one that is unusual')
   t.equal(await sampleOf(metrics, 'latchkey_requests_total{status="401"}'), 1)
+  t.strictSame(metrics.traffic().answers, [0, 0, 3, 0, 4, 0])
   t.equal(await sampleOf(metrics, 'latchkey_requests_total{status="429"}'), 3)
   t.equal(await sampleOf(metrics, 'latchkey_requests_total{status="500"}'), 0, 'so that the first ones show')
   t.equal(await sampleOf(metrics, 'latchkey_requests_total{status="418"}'), undefined)
