@@ -18,11 +18,10 @@ export const usage = command<{ since?: number; until?: number; step?: UsageStep 
   example: 'usage apk_0mwper0pk00000mdrnk1c8vb2d --since 6h --step minute',
   options: [step, since, until],
   async run({ config, options: { since, until, step }, args: [id = ''] }) {
-    const whole = (unixS: number) => String(Math.floor(unixS))
     const query = {
       ...(step && { step }),
-      ...(since !== undefined && { since: whole(since) }),
-      ...(until !== undefined && { until: whole(until) }),
+      ...(since !== undefined && { since: String(since) }),
+      ...(until !== undefined && { until: String(until) }),
     }
     const { found, mode } = await withStores(config, async ({ keys, usageHistory, counter }) => {
       const key = await keys.get(id, null, operator())
