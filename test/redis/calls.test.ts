@@ -78,6 +78,9 @@ t.test('with Redis near, two turns are in flight, also when it gets slow', async
   t.equal(near.inFlightMax, 2)
   const busy = await play({ roundTripMs: (nowMs) => (nowMs < 10 ? 0.2 : 3), perSecond: 14_000 })
   t.equal(busy.inFlightMax, 2, 'a busy server gets fewer and larger calls')
+  const roundTripMs = (nowMs: number) => (nowMs < 10 ? 0.2 : 10)
+  const moved = await play({ roundTripMs, perSecond: 150, forMs: 1500, fromMs: 1000 })
+  t.ok(moved.inFlightMax > 2, 'unless it is farther now, as lone calls show')
 })
 
 t.test('a pause of Redis delays hits by not more than the pause and two round trips', async (t) => {
