@@ -169,6 +169,8 @@ t.test('a wrong setting is named, and its value is not shown', async (t) => {
     [{ ...full, sslcert: forName.cert }, {}, /^sslcert in DATABASE_URL needs sslkey$/],
     [{ ...full, sslkey: forName.key }, {}, /^sslkey in DATABASE_URL needs sslcert$/],
     [{ sslrootcert: root }, {}, /^sslrootcert in DATABASE_URL needs an sslmode/],
+    [{}, { sslcert: forName.cert, sslkey: forName.key }, /^PGSSLCERT needs an sslmode/],
+    [{}, { sslkey: forName.key }, /^PGSSLKEY needs an sslmode/],
     [{ sslmode: 'verify-ca' }, {}, /verify-ca needs sslrootcert$/],
     [{ sslmode: 'require', sslrootcert: 'system' }, {}, /must be verify-full with sslrootcert=system$/],
   ]
