@@ -45,7 +45,8 @@ async function flood(fleet: Fleet, { limit, requests, atOnce }: Flood, untilMs: 
     const sentMs = Date.now()
     const answer = countedOf(await verify(url, key.token))
     const doneMs = Date.now()
-    flooded.faults.push(...wrongAnswers([answer], limit), ...wrongTimes(answer, sentMs, doneMs))
+    const wrong = [...wrongAnswers([answer], limit), ...wrongTimes(answer, sentMs, doneMs)]
+    if (wrong.length > 0) return flooded.faults.push(...wrong)
     if (minuteEndS(sentMs) < minuteEndS(doneMs)) flooded.crossing++
     if (!open.has(answer.resetS)) open.set(answer.resetS, [])
     open.get(answer.resetS)!.push(answer)
@@ -62,6 +63,7 @@ async function flood(fleet: Fleet, { limit, requests, atOnce }: Flood, untilMs: 
 
   for (;;) {
     await Promise.all(Array.from({ length: atOnce }, one))
+    if (flooded.faults.length > 0) break
     // No request with this key is under way, so all minutes but the newest are complete.
     const newest = Math.max(...open.keys())
     for (const resetS of [...open.keys()]) if (resetS < newest) await close(resetS)

@@ -167,14 +167,14 @@ export const redisLines = (log: Record<string, unknown>[]): string[] =>
 export const outages = ({ log }: Fleet): string[] => redisLines(log()).filter((line) => /is down/.test(line))
 /**
  * On a busy machine Redis may need longer than the 100 ms it is given; then the instance counts by
- * itself, as it should.
+ * itself, as it should. Postgres may need longer too; then the answer is a 503.
  */
 export const isSlow = (line: string) => /no answer in \d+ ms/.test(line)
 const attemptsMax = scaled(20, 6)
 
 /**
- * Repeats the work, with new keys, if an instance did not see Redis in the meantime: then counts
- * need not be exact.
+ * Repeats the work, with new keys, if a server did not answer an instance in the meantime: then
+ * counts need not be exact.
  */
 export async function undisturbed<T>(
   t: Test,
@@ -182,7 +182,10 @@ export async function undisturbed<T>(
   work: () => Promise<T>,
   disturbs: (line: string) => boolean = isSlow,
 ): Promise<T> {
-  const disturbances = () => redisLines(log()).filter(disturbs)
+  const disturbances = () =>
+    log()
+      .map(({ msg, reason }) => `${msg} ${reason ?? ''}`)
+      .filter(disturbs)
   for (let attempt = 1; attempt <= attemptsMax; attempt++) {
     await untilShared(instances)
     const before = disturbances().length
