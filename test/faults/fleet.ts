@@ -160,9 +160,11 @@ export async function untilShared(instances: readonly Serving[], boundMs?: numbe
   return performance.now() - startMs
 }
 
+const withReason = ({ msg, reason }: Record<string, unknown>) => `${msg} ${reason ?? ''}`.trim()
+
 /** What was logged about Redis. */
 export const redisLines = (log: Record<string, unknown>[]): string[] =>
-  log.filter(({ msg }) => /Redis/.test(String(msg))).map(({ msg, reason }) => `${msg} ${reason ?? ''}`.trim())
+  log.filter(({ msg }) => /Redis/.test(String(msg))).map(withReason)
 
 export const outages = ({ log }: Fleet): string[] => redisLines(log()).filter((line) => /is down/.test(line))
 /**
@@ -182,10 +184,7 @@ export async function undisturbed<T>(
   work: () => Promise<T>,
   disturbs: (line: string) => boolean = isSlow,
 ): Promise<T> {
-  const disturbances = () =>
-    log()
-      .map(({ msg, reason }) => `${msg} ${reason ?? ''}`)
-      .filter(disturbs)
+  const disturbances = () => log().map(withReason).filter(disturbs)
   for (let attempt = 1; attempt <= attemptsMax; attempt++) {
     await untilShared(instances)
     const before = disturbances().length
