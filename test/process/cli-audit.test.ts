@@ -174,8 +174,7 @@ t.test('an id that does not exist is a fault, and one without entries is not', a
 
 t.test('a list has what was asked for and nothing else', async (t) => {
   const databaseUrl = await services.createDatabase()
-  const { run } = await openCommandLine(t, externalEnv({ databaseUrl, redisUrl: null }))
-  const answerOf = async (...words: string[]) => JSON.parse((await run(...words, '--json')).stdout)
+  const { answerOf } = await openCommandLine(t, externalEnv({ databaseUrl, redisUrl: null }))
   const ada = await answerOf('users', 'create', '--name', 'Ada', '--external-id', 'customer-17')
   const key = await answerOf('keys', 'create', '--user', ada.id, '--name', 'x')
   await answerOf('users', 'create', '--name', 'Bob')

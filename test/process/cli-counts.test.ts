@@ -13,8 +13,7 @@ import { until } from './until.ts'
 
 const services = await useServices(t)
 const env = externalEnv(services)
-const { run, runWith } = await openCommandLine(t, env)
-const answerOf = async (...words: string[]) => JSON.parse((await run(...words, '--json')).stdout)
+const { run, runWith, answerOf } = await openCommandLine(t, env)
 
 const instance = await startInstance(t, services)
 const busy = await makeCaller(instance, { rateLimitRpm: 1000 })

@@ -10,8 +10,7 @@ import { noTerminals, onTerminal } from './terminal.ts'
 import { until } from './until.ts'
 
 const env = externalEnv(await useServices(t))
-const { run, runWith } = await openCommandLine(t, env)
-const answerOf = async (...words: string[]) => JSON.parse((await run(...words, '--json')).stdout)
+const { run, runWith, answerOf } = await openCommandLine(t, env)
 
 const user = await answerOf('users', 'create', '--name', 'Ada', '--external-id', 'customer-17')
 const key = await answerOf('keys', 'create', '--user', user.id, '--name', 'ci')

@@ -11,8 +11,7 @@ import { builtCli } from './built.ts'
 import { aFolder, externalEnv, openCommandLine, runLatchkey } from './latchkey.ts'
 
 const env = externalEnv(await useServices(t))
-const { run } = await openCommandLine(t, env)
-const answerOf = async (...words: string[]) => JSON.parse((await run(...words, '--json')).stdout)
+const { run, answerOf } = await openCommandLine(t, env)
 
 const user = await answerOf('users', 'create', '--name', 'Ada')
 const keyOf = () => answerOf('keys', 'create', '--user', user.id, '--name', 'ci')

@@ -86,8 +86,9 @@ export async function runLatchkey(t: Test, env: Env, ...words: string[]): Promis
 }
 
 /**
- * Runs one command after the other in one process, to save the starts: about a second of CPU each. Whether a process ends after its
- * command, only runLatchkey shows. `run` uses the environment given here, `runWith` another one.
+ * Runs one command after the other in one process, to save the starts: about a second of CPU each.
+ * Whether a process ends after its command, only runLatchkey shows. `run` uses the environment given
+ * here, `runWith` another one; `answerOf` is the JSON value that the command prints.
  */
 export async function openCommandLine(t: Test, env: Env = {}) {
   const folder = await aFolder(t)
@@ -109,7 +110,8 @@ export async function openCommandLine(t: Test, env: Env = {}) {
     return JSON.parse((await answers.next()).value)
   }
   const run = (...words: string[]) => runWith(env, ...words)
-  return { folder, run, runWith }
+  const answerOf = async (...words: string[]) => JSON.parse((await run(...words, '--json')).stdout)
+  return { folder, run, runWith, answerOf }
 }
 
 /** `latchkey serve`, listening. */
