@@ -52,7 +52,7 @@ async function checkIds({ keys, users }: Readers, { key, user }: Filter): Promis
   if (user !== undefined && (await users.get(user, operator())) === null) throw noUser(user)
 }
 
-const head = ['occurred', 'request', 'event', 'reason', 'key', 'method', 'path', 'ip']
+const head = ['occurred', 'request', 'event', 'reason', 'key', 'method', 'path', 'ip', 'actor']
 const row = (entry: AuditEntry) =>
   [
     entry.occurred_at,
@@ -63,6 +63,7 @@ const row = (entry: AuditEntry) =>
     entry.method,
     entry.path,
     entry.ip,
+    entry.actor,
   ].map((value) => value ?? '-')
 
 /** Wide enough for nearly all values. */

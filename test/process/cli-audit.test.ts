@@ -48,7 +48,7 @@ t.test(
     t.match(following.stderr, /^latchkey: Postgres[^\n]*\nlatchkey: Postgres is back\n$/)
 
     await until('the other has them too', () => linesForPeople() === 7)
-    t.match(forPeople.stdout, /^occurred +request +event.*\n.*Z +req_\w+ +user\.created/)
+    t.match(forPeople.stdout, /^occurred +request +event.* actor\n.*Z +req_\w+ +user\.created .* cli:\S+\n/)
     for (const [one, signal] of [
       [following, 'SIGINT'],
       [forPeople, 'SIGTERM'],
