@@ -93,6 +93,18 @@ for (const [what, fault] of Object.entries(faults)) {
   })
 }
 
+t.test('new connections serve at once when the open ones fall silent, as in a failover', async (t) => {
+  const proxy = await startTcpProxy(t, server.url)
+  // Less than the second that work on the old connections gets.
+  const pool = open(t, { url: proxy.url, timeoutMs: 900 })
+  await Promise.all(times(max, () => ask(pool)))
+  await server.freeze()
+  t.teardown(server.thaw)
+  proxy.retarget(standby.port)
+  t.ok((await outcomes(times(max, () => ask(pool)))).every(isUnavailable))
+  t.strictSame(await outcomes(times(max, () => ask(pool))), [null, null])
+})
+
 /** A table that another transaction has locked until `unlock`. */
 async function lockedTable(t: Test, name: string) {
   const sql = openDatabase(t, server.url, 4)
