@@ -249,6 +249,16 @@ t.test('a dial that hangs within TLS ends with its pool, and proves nothing of t
   await t.rejects(dialTo(t, hanging, ended), { code: 'CONNECTION_CLOSED', isFinal: false })
 })
 
+t.test('a dial that fails leaves no connection open', async (t) => {
+  let closed: Promise<unknown> | undefined
+  const plain = createServer((socket) => {
+    closed = once(socket, 'close')
+    socket.on('data', () => socket.write('N'))
+  })
+  await t.rejects(dialTo(t, plain), { message: /the server offers no TLS/ })
+  await closed
+})
+
 t.test('a Unix socket needs no TLS', async (t) => {
   const local = createServer().listen(join(folder, '.s.PGSQL.5432'))
   await once(local, 'listening')
