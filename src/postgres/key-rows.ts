@@ -8,9 +8,9 @@ import type { Query } from './pool.ts'
 /** Whole Unix seconds as a double: a bigint would arrive as a string. */
 export const seconds = (sql: Query, column: string) => sql`floor(extract(epoch from ${sql(column)}))::float8`
 
-/** In an `update` made by hand, an expiry of 'infinity' is none. */
+/** An `update` made by hand may set 'infinity', which is no expiry, or '-infinity', which is in the past. */
 export const expiry = (sql: Query, column: string) =>
-  sql`floor(extract(epoch from nullif(${sql(column)}, 'infinity')))::float8`
+  sql`floor(extract(epoch from case when ${sql(column)} < 'epoch' then 'epoch' else nullif(${sql(column)}, 'infinity') end))::float8`
 
 export const stored = (sql: Query) => sql`
   id, user_id, name, key_prefix, rate_limit_rpm, version,

@@ -157,14 +157,19 @@ t.test('each key is in the list of exactly one status', async (t) => {
   t.strictSame(await listed(), [both.id, expired.id, revoked.id, active.id])
 })
 
-t.test('a key that somebody let expire at infinity has no expiry', async (t) => {
-  const user = await makeUser()
-  const made = await makeKey(user.id)
-  await sql`update api_keys set expires_at = 'infinity' where id = ${made.id}`
-  t.match(await keys.get(made.id, user.id), { state: 'active', expiresAt: null })
-  const { found } = await keys.findByHash([made.hash])
-  t.match(found, [{ id: made.id, expiresAt: null }])
-})
+for (const [instant, state, expiresAt] of [
+  ['infinity', 'active', null],
+  ['-infinity', 'expired', 0],
+] as const) {
+  t.test(`a key that somebody let expire at ${instant} is ${state}`, async (t) => {
+    const user = await makeUser()
+    const made = await makeKey(user.id)
+    await sql`update api_keys set expires_at = ${instant}::text::timestamptz where id = ${made.id}`
+    t.match(await keys.get(made.id, user.id), { state, expiresAt })
+    const { found } = await keys.findByHash([made.hash])
+    t.match(found, [{ id: made.id, expiresAt }])
+  })
+}
 
 t.test('last uses of many keys are written at once, and never moved back', async (t) => {
   const user = await makeUser()
