@@ -174,6 +174,12 @@ t.test('the Fastify application has fewer than 10 lines', async (t) => {
   t.ok(read(folder, 'fastify.ts').trim().split('\n').length < 10)
 })
 
+// On `localhost`, Fastify may open a second server, without what our plugins set up on the first.
+t.test('the Fastify applications listen on one address', async (t) => {
+  for (const file of ['fastify.ts', 'single plugins.js'])
+    t.match(read(folder, file), "listen({ host: '127.0.0.1',")
+})
+
 for (const one of programs)
   t.test(`the program for ${one.name} runs and guards`, async (t) => runsAndGuards(t, one))
 
