@@ -741,17 +741,32 @@ test('with a token there is a login, and nothing else before it', async (t, brow
 test('the login says so if a change was not made because the session had ended', async (t, browser) => {
   const ops = await startOps(t, instance)
   const page = await browser.open(ops.url)
-  await page.getByLabel('Operator token').fill(ada)
-  await page.keyboard.press('Enter')
-  await shown(page, 'Live')
   const { id } = await makeKey(instance, { userId: (await makeUser(instance)).id })
-  const found = await find(page, id)
-  await found.getByText('Revoke…').click()
-  await page.context().clearCookies()
-  await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click()
-  await shown(page, 'The session had ended: the last change was not made.')
-  await page.reload()
-  await page.getByText('not made').waitFor({ state: 'detached' })
+  let isOver = false
+  await page.route('**/admin/events', (route) =>
+    isOver
+      ? route.fulfill({ status: 401 })
+      : route.fulfill({ contentType: 'text/event-stream', body: 'retry: 50\n\n' }),
+  )
+  for (const noticed of ['by the change', 'before it']) {
+    await page.getByLabel('Operator token').fill(ada)
+    const loaded = page.waitForEvent('load')
+    await page.keyboard.press('Enter')
+    await loaded
+    const found = await find(page, id)
+    await found.getByText('Revoke…').click()
+    await page.context().clearCookies()
+    if (noticed === 'before it') {
+      const told = page.waitForResponse(`${ops.url}/`)
+      isOver = true
+      await told
+      await painted(page)
+    }
+    await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click()
+    await shown(page, 'The session had ended: the last change was not made.')
+    await page.reload()
+    await page.getByText('not made').waitFor({ state: 'detached' })
+  }
 })
 
 test('the login says so if the browser does not store the session', async (t, browser) => {

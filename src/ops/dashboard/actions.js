@@ -19,7 +19,9 @@ function actions({ id, name }, { isShowing, find, warn, hush }) {
   const status = el('p', { role: 'status' })
   const again = (done) => isShowing(id) && find(id, done)
 
-  async function act(what, change, after = again) {
+  const act = (...change) => keepPage(() => run(...change))
+
+  async function run(what, change, after = again) {
     const title = `${what} “${visible(name)}”: `
     hush()
     status.className = ''
@@ -80,15 +82,13 @@ export function keyActions({ key, user, state }, page) {
     const body = { expires_in: Number(grace.value) }
     const run = async () => {
       isRotating = true
-      await keepPage(() =>
-        act(
-          'Rotate',
-          () => request('POST', `${url}/rotate`, body),
-          async (done, successor) => {
-            showOnce(successor)
-            if (page.isShowing(key.id)) await page.find(successor.id, done)
-          },
-        ),
+      await act(
+        'Rotate',
+        () => request('POST', `${url}/rotate`, body),
+        async (done, successor) => {
+          showOnce(successor)
+          if (page.isShowing(key.id)) await page.find(successor.id, done)
+        },
       )
       isRotating = false
     }

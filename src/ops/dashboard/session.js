@@ -12,14 +12,14 @@ export async function pageNow() {
   return page.includes('/dashboard/login.js') ? 'login' : 'dashboard'
 }
 
-let rotations = 0
+let changes = 0
 let isDue = false
 
-/** Runs a rotation: it brings a new key, which nobody can show again, so the page stays meanwhile. */
-export async function keepPage(rotation) {
-  rotations++
-  await rotation()
-  rotations--
+/** Runs a change. The page stays meanwhile: it may have to show a new key, or say that nothing was changed. */
+export async function keepPage(change) {
+  changes++
+  await change()
+  changes--
   if (isDue) loadAgain()
 }
 
@@ -28,5 +28,5 @@ export function loadAgain() {
   isDue = true
   const dialog = document.querySelector('dialog')
   if (dialog) dialog.addEventListener('close', loadAgain)
-  else if (rotations === 0) location.reload()
+  else if (changes === 0) location.reload()
 }
