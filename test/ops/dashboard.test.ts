@@ -611,6 +611,19 @@ test('a key that somebody else has revoked meanwhile is shown as revoked, with t
   }
 })
 
+test('a key that somebody else has rotated meanwhile is shown as it is now, with the fault', async (_t, browser) => {
+  const page = await browser.open(url)
+  const { id } = await aKey()
+  const found = await find(page, id)
+  await found.locator('code', { hasText: id }).waitFor()
+  await admin('POST', `keys/${id}/rotate`)
+  await found.getByLabel('New key').selectOption('3600')
+  await found.getByRole('button', { name: 'Rotate' }).click()
+  await found.getByRole('heading', { level: 2 }).getByText('revoked').waitFor()
+  await shown(page, /“a key”: The key has already been rotated: apk_/)
+  await found.getByText('key.rotated').waitFor()
+})
+
 test('a change that was made is said to be, even if its key cannot be shown', async (t, browser) => {
   const page = await browser.open(url)
   const { id, token } = await aKey(5, 'gone')

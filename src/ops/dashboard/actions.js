@@ -11,6 +11,9 @@ const graces = [
   ['86400', 'the old key works for a day'],
 ]
 
+/** Refusals of a change because of another one. */
+const outdated = ['key_not_active', 'key_already_rotated']
+
 /**
  * Runs a change and says how it went. Then shows the new state, unless the operator has looked up
  * something else while waiting.
@@ -35,7 +38,7 @@ function actions({ id, name }, { isShowing, find, warn, hush }) {
       if (error.code === 'operator_unauthorized')
         sessionStorage.setItem('note', 'The session had ended: the last change was not made.')
       // Somebody else has revoked or rotated it meanwhile: show that.
-      if (error.code === 'key_not_active' && isShowing(id)) return again(title + text)
+      if (outdated.includes(error.code) && isShowing(id)) return again(title + text)
       if (!status.isConnected) return warn(title + text)
       status.className = 'fault'
       status.textContent = text
