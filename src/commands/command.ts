@@ -149,7 +149,7 @@ export async function withStores<T>(
 export interface Readers {
   keys: Pick<KeyStore, 'get' | 'list' | 'countBySecret'>
   users: Pick<UserStore, 'get' | 'list'>
-  audit: Pick<AuditLog, 'find' | 'list' | 'countRefusals'>
+  audit: Pick<AuditLog, 'find' | 'list' | 'countRefusals' | 'now'>
   hasher: KeyHasher
 }
 

@@ -28,7 +28,7 @@ const warn = (line: string) => process.stderr.write(`latchkey: ${line}\n`)
  * Postgres are waited out.
  */
 export async function followAudit(
-  audit: Pick<AuditLog, 'list'>,
+  audit: Pick<AuditLog, 'list' | 'now'>,
   filter: AuditFilter,
   show: (entries: AuditEntry[]) => void,
 ): Promise<void> {
@@ -39,13 +39,17 @@ export async function followAudit(
 }
 
 async function follow(
-  audit: Pick<AuditLog, 'list'>,
+  audit: Pick<AuditLog, 'list' | 'now'>,
   filter: AuditFilter,
   show: (entries: AuditEntry[]) => void,
   stopped: AbortSignal,
 ): Promise<void> {
-  const latest = async () => Date.parse((await audit.list({ limit: 1 }))[0]?.occurred_at ?? '1970-01-01')
-  /** The time of the newest entry, whatever the filter, by the database's clock. */
+  const latest = async () => {
+    const [newest] = await audit.list({ limit: 1 })
+    // An entry is ahead of the clock if that was set back, or another server has taken over.
+    return newest === undefined ? 0 : Math.min(Date.parse(newest.occurred_at), await audit.now())
+  }
+  /** The time of the newest entry, whatever the filter, by the database's clock; not in the future. */
   let markMs = await latest()
   const sinceMark = () => Math.max(filter.since ?? 0, markMs / 1000 - overlapS)
   /** With a limit for each event, so that a flood of refusals hides no change that commits late. */

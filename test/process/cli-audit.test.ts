@@ -92,6 +92,23 @@ t.test('--follow shows a change that commits late within a flood of refusals', a
   t.equal(JSON.parse(stdout).length, 100, 'without --follow, a hundred')
 })
 
+t.test('--follow shows what is new although an entry is ahead of the clock', async (t) => {
+  const env = externalEnv({ databaseUrl: await services.createDatabase(), redisUrl: null })
+  const { run } = await openCommandLine(t, env)
+  await run('users', 'create', '--name', 'first')
+  const sql = openDatabase(t, env.DATABASE_URL!)
+  await sql`insert into audit_log (id, occurred_at, request_id, event) values
+    ('aud_ahead', now() + interval '1 hour', 'req_ahead', 'user.updated')`
+  const following = await spawnLatchkey(t, env, 'audit', 'list', '--follow', '--json')
+  const events = () => following.log.map(({ event }) => event)
+  await until('it shows what there is', () => events().length === 2)
+  await run('users', 'create', '--name', 'second')
+  await until('it shows the new one', () => events().length === 3)
+  t.strictSame(events(), ['user.created', 'user.updated', 'user.created'], 'each once')
+  following.kill('SIGINT')
+  t.match(await following.ended, { code: 0, signal: null })
+})
+
 t.test('--follow ends on Ctrl-C even if Postgres hangs and keeps its connections open', async (t) => {
   const network = await startTcpProxy(t, services.databaseUrl)
   const env = externalEnv({ databaseUrl: network.url, redisUrl: null })
