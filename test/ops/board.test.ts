@@ -107,6 +107,21 @@ t.test('a scan that waits for another one does not begin once the board is close
   t.equal(scans.length, 1)
 })
 
+t.test('a scan that waits for another one does not begin once nobody can ask for its minute', async (t) => {
+  const { read, scans, hold, setMinute } = openBoard()
+  hold()
+  const reads = [read('current'), read('last')]
+  await nextTurn()
+  setMinute(101)
+  reads.push(read('current'))
+  await nextTurn()
+  scans[0]!.goOn()
+  while (scans.length < 2) await nextTurn()
+  t.equal(scans[1]!.minute, 101)
+  scans[1]!.goOn()
+  await Promise.all(reads)
+})
+
 t.test('an internal error in a ranking does not look like a Postgres outage', async (t) => {
   const counter = createMemoryCounter({ now: () => 0 })
   const rank = async () => {
