@@ -128,10 +128,16 @@ t.test('under a prefix, unknown routes are guarded too, and everything else is o
     )
   await app.register(
     async (scope) => {
+      scope.setNotFoundHandler((_request, reply) => reply.code(404).send('not ours'))
+    },
+    { prefix: '/half' },
+  )
+  await app.register(
+    async (scope) => {
       await scope.register(latchkey, { ...options, unknownRoutes: false })
       scope.get('/closed', async () => 'closed')
     },
-    { prefix: '/own' },
+    { prefix: '/half' },
   )
   const { token } = await makeCaller(service)
   const status = async (url: string) => (await app.inject({ url })).statusCode
@@ -140,9 +146,10 @@ t.test('under a prefix, unknown routes are guarded too, and everything else is o
     [200, 404, 401, 401, 401],
   )
   t.same(
-    await Promise.all(['/own/closed', '/shared/one', '/shared/two', '/shared/nowhere'].map(status)),
+    await Promise.all(['/half/closed', '/shared/one', '/shared/two', '/shared/nowhere'].map(status)),
     [401, 401, 401, 401],
   )
+  t.equal((await app.inject({ url: '/half/nowhere' })).body, 'not ours')
   t.equal((await app.inject({ url: '/own/nowhere', headers: bearer(token) })).body, 'mine')
 })
 
