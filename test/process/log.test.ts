@@ -3,7 +3,9 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { open } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import { text } from 'node:stream/consumers'
+import { pathToFileURL } from 'node:url'
 import t, { type Test } from 'tap'
 import { makeCaller, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'
@@ -111,4 +113,20 @@ t.test('a reader of the log that has stopped reading does not keep the service f
   for (let i = 0; i < 40; i++) await Promise.all(Array.from({ length: 50 }, verify))
   child.kill('SIGTERM')
   t.strictSame(await ended, [0, null])
+})
+
+t.test('for a reader of the log that has stopped reading, 8 MB are buffered and not more', async (t) => {
+  const writer = `
+    const { createLog } = await import(process.argv[1])
+    const log = await createLog('info')
+    for (let i = 0; i < 32; i++) log.info('x'.repeat(1 << 20))
+    process.stderr.write('written')
+    process.stdin.resume()`
+  const module = pathToFileURL(join(dirname(await builtCli()), 'process', 'log.js')).href
+  const child = spawn(process.execPath, ['--input-type=module', '-e', writer, module])
+  t.teardown(() => child.kill('SIGKILL'))
+  await once(child.stderr, 'data')
+  child.stdin.end()
+  const { length } = await text(child.stdout)
+  t.ok(length > 4 << 20 && length < 12 << 20, `${length} bytes`)
 })
