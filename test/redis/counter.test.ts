@@ -231,7 +231,7 @@ const texts = (...all: string[]) => Object.fromEntries(all.map((text) => [`"${te
 
 const spoilt: Record<string, Spoil> = {
   ...collections,
-  ...texts('seven', '', '1.5', ' 7', '9223372036854775807', '99999999999999999999', '-100'),
+  ...texts('seven', '', '1.5', ' 7', '9223372036854775807', '99999999999999999999', '-100', '-1'),
 }
 
 t.test('a counter that holds no count restarts, and the others of its turn go on', async (t) => {
