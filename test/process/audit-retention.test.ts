@@ -119,7 +119,7 @@ t.test(
 
 t.test('a refusal that finds no partition is a 503, has it created, and the next is a 401', async (t) => {
   const services = await useServices(t)
-  const { ask, log } = await startInstance(t, services)
+  const { ask, log, service } = await startInstance(t, services)
   const sql = openDatabase(t, services.databaseUrl)
   const [today] = await sql`
     select 'audit_refusals_' || to_char(now() at time zone 'UTC', 'YYYYMMDD') as name`
@@ -127,4 +127,6 @@ t.test('a refusal that finds no partition is a 503, has it created, and the next
   t.equal((await ask('GET', '/v1/verify')).status, 503)
   await until('it is there', () => log.some(({ msg }) => msg === 'missing partitions created'))
   t.equal((await ask('GET', '/v1/verify')).status, 401)
+  const metrics = await service.metrics.registry.metrics()
+  t.match(metrics, /^latchkey_refusals_total\{reason="missing_header"\} 1$/m, 'the 503 is not counted as one')
 })
