@@ -19,6 +19,7 @@ import { basename, dirname, join } from 'node:path'
 import threads from 'node:worker_threads'
 import t from 'tap'
 import { fileFault, lastRelevantLine } from '../../src/embedded/faults.ts'
+import { watchLock } from '../../src/embedded/lock.ts'
 import { isAlive } from '../../src/embedded/processes.ts'
 import { until } from '../process/until.ts'
 import {
@@ -315,6 +316,27 @@ t.test(
         await pg.stop()
       }
     }
+  },
+)
+
+t.test(
+  'of two who find a dead lock at once, the slower one leaves the new lock of the faster one',
+  async (t) => {
+    const lock = lockOf(parentDir(t))
+    writeFileSync(lock, `serve ${process.pid}-an-earlier-one`)
+    const { linkSync } = fs
+    const value = (from: string, to: string) => {
+      // Once the slower one has looked, the faster one has removed the dead lock and taken its own.
+      writeFileSync(lock, 'serve of-the-faster-one')
+      linkSync(from, to)
+    }
+    const { restore } = t.intercept(fs, 'linkSync', { value, configurable: true })
+    syncBuiltinESMExports()
+    const found = watchLock(lock)()
+    restore()
+    syncBuiltinESMExports()
+    t.equal(found, null)
+    t.equal(readFileSync(lock, 'utf8'), 'serve of-the-faster-one')
   },
 )
 
