@@ -364,6 +364,27 @@ t.test('a start that waits too long for a migration fails, and leaves nothing be
   await (await opening).close()
 })
 
+t.test('the time limit of a start ends with it: no timer keeps the process', async (t) => {
+  const { setTimeout, clearTimeout } = globalThis
+  const running = new Map<NodeJS.Timeout, number>()
+  const set = (run: () => void, ms: number) => {
+    const timer = setTimeout(run, ms)
+    running.set(timer, ms)
+    return timer
+  }
+  const clear = (timer: NodeJS.Timeout) => {
+    running.delete(timer)
+    clearTimeout(timer)
+  }
+  t.intercept(globalThis, 'setTimeout', { value: set })
+  t.intercept(globalThis, 'clearTimeout', { value: clear })
+  // Ten minutes, of which the plugin takes seven.
+  const app = Fastify({ pluginTimeout: 600_000 })
+  await app.register(latchkey, options)
+  t.notOk([...running.values()].some((ms) => ms > 400_000 && ms < 500_000))
+  await app.close()
+})
+
 t.test('a start that is done after Fastify’s time limit is undone', async (t) => {
   const databaseUrl = await services.createDatabase()
   await (await createGuard({ ...options, databaseUrl })).close()
