@@ -243,6 +243,30 @@ t.test('a row for which there is no partition yet is a fault of the server', asy
   t.ok(old instanceof Error && !isUnavailable(old))
 })
 
+t.test('of two changes that wait for each other the one that Postgres ends is Unavailable', async (t) => {
+  const pool = open(t, { max: 2, timeoutMs: 10_000 })
+  const sql = openDatabase(t, server.url)
+  await sql`create table places (id int primary key, free int)`
+  await sql`insert into places values (1, 0), (2, 0)`
+  const take = (sql: postgres.ISql, id: number) => sql`update places set free = free + 1 where id = ${id}`
+  let begun = 0
+  const both = [[1, 2] as const, [2, 1] as const].map(([first, second]) =>
+    pool.run(async (sql) => {
+      await sql`begin`
+      await take(sql, first)
+      begun++
+      await until('both have one', () => begun === 2)
+      await take(sql, second).catch(async (error) => {
+        await sql`rollback`
+        throw error
+      })
+      await sql`commit`
+    }),
+  )
+  const errors = (await outcomes(both)).filter((error) => error !== null)
+  t.strictSame(errors.map(isUnavailable), [true])
+})
+
 t.test('closing lets what is under way finish', async (t) => {
   const pool = open(t, { timeoutMs: 10_000 })
   const working = pool.run(async (sql) => (await sql`select pg_sleep(0.2), 7 as seven`)[0]!.seven)
