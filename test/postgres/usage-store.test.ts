@@ -2,7 +2,7 @@
 import t from 'tap'
 import { type UsageStep, usageStepS } from '../../schemas/bounds.ts'
 import { dropUsagePartitions } from '../../src/postgres/partitions.ts'
-import { createPool } from '../../src/postgres/pool.ts'
+import { createPool, type Pool } from '../../src/postgres/pool.ts'
 import { createUsageStore } from '../../src/postgres/usage.ts'
 import { newId } from '../../src/rules/id.ts'
 import { poolBounds } from '../../src/wiring/pools.ts'
@@ -418,3 +418,24 @@ t.test('of instances that roll up at the same time, each has an hour of its own'
     [1, 2],
   )
 })
+
+t.test(
+  'a reader waits in the lane of its user, and neither for what is stored nor for a roll-up',
+  async (t) => {
+    const asked: string[] = []
+    const noting = (name: string): Pool => ({
+      ...pool,
+      run(work, lane) {
+        asked.push(lane === undefined ? name : `${name} of ${lane}`)
+        return pool.run(work)
+      },
+    })
+    const [management, stored, rollups] = ['management', 'usage', 'rollups'].map(noting) as [Pool, Pool, Pool]
+    const { read, claim, rollUp } = createUsageStore({ management, usage: stored, rollups })
+    const range = { step: 'hour', sinceS: at(yesterday), untilS: at(midnight) } as const
+    await read(newId('apk_'), range, { nowS: at(midnight), live: [], isLocal: false }, user.id)
+    await claim(yesterday + 1000)
+    await rollUp(at(midnight))
+    t.strictSame(asked, [`management of ${user.id}`, 'usage', 'rollups'])
+  },
+)
