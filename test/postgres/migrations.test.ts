@@ -363,18 +363,22 @@ t.test('partitions of a migrated database', async (t) => {
   )
 })
 
-t.test("another application's tables in a schema behind ours are left alone", async (t) => {
+t.test("other applications' tables in schemas behind ours are left alone", async (t) => {
   const { url, sql } = await empty(t)
   await sql`create schema app`
+  // As Postgrator makes it.
+  await sql`create schema theirs`
+  await sql`create table theirs.schema_version (version bigint, name text, md5 text, run_at timestamptz)`
   // A name that Flyway has used for its table.
   await sql`create table public.schema_version (installed_rank int primary key, version text)`
   await sql`create table public.users (login text)`
   const [today] = await days(sql, 0, 0)
   await sql`create table ${sql(`public.${today}`)} (id int)`
 
-  const inApp = `${url}?search_path=app,public`
+  const inApp = `${url}?search_path=app,theirs,public`
   t.ok((await migrate(inApp)).length > 0)
   t.strictSame(await migrate(inApp), [])
+  t.equal((await sql`select from theirs.schema_version`).length, 0)
   const own = openDatabase(t, inApp, 4)
   t.equal((await own`select current_schema() as name`)[0]!.name, 'app')
   t.strictSame(await partitionsOf(own, 'app'), await days(sql, 0, 7))
