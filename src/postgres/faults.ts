@@ -67,7 +67,10 @@ export function adviceOn(error: unknown): string | null {
   const unknown = /^unrecognized configuration parameter (".*")/.exec(String(message))?.[1]
   if (unknown !== undefined)
     return `Latchkey does not know the parameter ${unknown} of the URL, so it was sent as a session setting: remove it`
-  return /unsupported startup parameter/.test(String(message))
-    ? 'see "PgBouncer" in docs/operations.md'
-    : null
+  return refusesParameter(error) ? 'see "PgBouncer" in docs/operations.md' : null
+}
+
+/** Only its message tells: PgBouncer uses one SQLSTATE for most of its errors. */
+export function refusesParameter(error: unknown): boolean {
+  return /unsupported startup parameter/.test(String((error as { message?: unknown }).message))
 }

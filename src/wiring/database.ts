@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../config.ts'
 import { NoConnection } from '../postgres/dial.ts'
-import { describe, isServersFault, permissionFault } from '../postgres/faults.ts'
+import { describe, isServersFault, permissionFault, refusesParameter } from '../postgres/faults.ts'
 import { type MigrationWait, migrate } from '../postgres/migrate.ts'
 import type { Migration } from '../postgres/migrations.ts'
 import { writableFirst } from '../postgres/writable-first.ts'
@@ -87,12 +87,12 @@ async function migrateWhenReady(
 
 /**
  * Waiting does not help: no usable Postgres, a wrong password or database name (SQLSTATE classes 28
- * and 3D), or a missing grant.
+ * and 3D), a missing grant, or a pooler that refuses a parameter.
  */
 function isFinal(error: unknown) {
   if (error instanceof NoConnection) return error.isFinal
   const code = String((error as { code?: unknown }).code)
-  return code === permissionFault || /^(28|3D)/.test(code)
+  return code === permissionFault || /^(28|3D)/.test(code) || refusesParameter(error)
 }
 
 /** Keeps the server's message and drops its address, user and statement. */

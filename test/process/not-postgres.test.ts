@@ -9,6 +9,9 @@ const lines = {
   'speaks HTTP': line('what answers there is not Postgres'),
   'accepts and closes': line('(the server closed the connection|cannot be reached \\(ECONNRESET\\))'),
   'accepts and says nothing': line('no answer in 5000 ms'),
+  'refuses a parameter, as PgBouncer does': line(
+    'unsupported startup parameter: statement_timeout; see "PgBouncer" in docs/operations\\.md',
+  ),
 }
 
 async function atPort(t: Test, habit: Habit) {
@@ -29,13 +32,15 @@ for (const [habit, why] of Object.entries(lines) as [keyof typeof lines, RegExp]
   })
 }
 
-t.test('a start ends at once where what answers is not Postgres', async (t) => {
-  const { port, env } = await atPort(t, 'speaks HTTP')
-  const { code, stderr } = await runLatchkey(t, env, 'serve')
-  t.equal(code, 1)
-  t.match(stderr, lines['speaks HTTP'])
-  t.ok(port.accepted <= 3, `${port.accepted} connections`)
-})
+for (const habit of ['speaks HTTP', 'refuses a parameter, as PgBouncer does'] as const) {
+  t.test(`a start ends at once at a port that ${habit}`, async (t) => {
+    const { port, env } = await atPort(t, habit)
+    const { code, stdout, stderr } = await runLatchkey(t, env, 'serve')
+    t.strictSame([code, stdout], [1, ''])
+    t.match(stderr, lines[habit])
+    t.ok(port.accepted <= 3, `${port.accepted} connections`)
+  })
+}
 
 for (const habit of ['accepts and closes', 'accepts and says nothing'] as const) {
   t.test(`a start waits at a port that ${habit}, until SIGTERM ends it`, async (t) => {
