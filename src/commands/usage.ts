@@ -48,7 +48,7 @@ export const usage = command<{ since?: number; until?: number; step?: UsageStep 
     return {
       json: usage,
       lines: [
-        `${moment(usage.since)} to ${moment(usage.until)}: ${atLeast}${total} requests, ${atLeast || 'at most '}${peak} in one ${usage.step}`,
+        `${moment(usage.since)} to ${moment(usage.until)}: ${atLeast}${total} ${total === 1 ? 'request' : 'requests'}, ${atLeast || 'at most '}${peak} in one ${usage.step}`,
         ...(note === null ? [] : [note]),
         `|${sparkline(everyStep(usage.data, usage), sparklineWidthMax)}|`,
         ...(rows.length > 0 ? ['', ...table([usage.step, 'requests', 'limited', ''], rows)] : []),
