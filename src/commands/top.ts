@@ -102,7 +102,7 @@ function linesOf({ minute, as_of, source, complete, scanned, fault, named, keys 
     ...(complete ? [] : ['not all are read yet']),
     ...(source === 'redis'
       ? []
-      : [`a Redis server is not counting (${fault ?? 'down'}): its keys are missing here`]),
+      : [`the counters of a Redis server cannot be read (${fault ?? 'down'}): its keys are missing here`]),
     ...(named ? [] : ['Postgres is down: no names and limits']),
   ]
   const about = `minute ${moment(minute)}  as of ${moment(as_of)}  ${scanned} ${scanned === 1 ? 'key' : 'keys'}`

@@ -90,7 +90,7 @@ t.test('top says that Redis is not counting, instead of that nobody uses a key',
   const { code, stdout } = await runWith({ ...env, REDIS_URL: 'redis://127.0.0.1:1' }, 'top')
   t.match(
     { code, stdout },
-    { code: 0, stdout: /^minute .*\n.*a Redis server is not counting \(refused\): its keys/ },
+    { code: 0, stdout: /^minute .*\n.*the counters of a Redis server cannot be read \(refused\): its keys/ },
   )
 })
 
