@@ -1,15 +1,58 @@
 // What a connection to Redis believes, sends and leaves behind. Without a server.
 import { once } from 'node:events'
-import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import type { PeerCertificate } from 'node:tls'
+import { Worker } from 'node:worker_threads'
 import { Cluster } from 'ioredis'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { connectRedis, requireRedisDatabase } from '../../src/redis/connect.ts'
 import { createRedisCounter } from '../../src/redis/counter.ts'
 import { newId } from '../../src/rules/id.ts'
 import { parseRedisUrl } from '../../src/rules/redis-url.ts'
 
 const nobody = 'redis://127.0.0.1:1,redis://127.0.0.1:2'
+
+/** Listens, and calls `onConnection` for each connection. */
+async function listen(t: Test, onConnection: (socket: Socket) => void): Promise<number> {
+  const sockets = new Set<Socket>()
+  const server = createServer((socket) => {
+    sockets.add(socket.on('error', () => {}))
+    onConnection(socket)
+  }).listen(0, '127.0.0.1')
+  t.teardown(() => {
+    server.close()
+    for (const socket of sockets) socket.destroy()
+  })
+  await once(server, 'listening')
+  return (server.address() as AddressInfo).port
+}
+
+function connectTo(t: Test, ports: number[]) {
+  const client = connectRedis(parseRedisUrl(ports.map((port) => `redis://127.0.0.1:${port}`).join())!)
+  client.on('error', () => {})
+  t.teardown(() => client.disconnect())
+  return client
+}
+
+/** A port that takes no connection and refuses none, as that of a host that is gone. */
+async function startBlackHole(t: Test): Promise<number> {
+  const worker = new Worker(
+    `const server = require('node:net').createServer().listen({ port: 0, host: '127.0.0.1', backlog: 1 }, () => {
+      require('node:worker_threads').parentPort.postMessage(server.address().port)
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)
+    })`,
+    { eval: true },
+  )
+  const [port] = (await once(worker, 'message')) as [number]
+  // Those that the kernel takes before anybody accepts them.
+  const waiting = Array.from({ length: 4 }, () => connect(port, '127.0.0.1').on('error', () => {}))
+  t.teardown(async () => {
+    for (const socket of waiting) socket.destroy()
+    await worker.terminate()
+  })
+  await Promise.race(waiting.map((socket) => once(socket, 'connect')))
+  return port
+}
 
 t.test('a certificate names the host, or a host name in REDIS_URL', async (t) => {
   for (const { urls, host, names, valid } of [
@@ -91,4 +134,35 @@ t.test('the refresh of the slots keeps no process alive, and ends with the conne
   client.disconnect()
   await once(client, 'end')
   t.equal(running.size, 0)
+})
+
+// A cluster asks its nodes for the slots too.
+for (const [what, nodes, wanted] of [
+  ['a server', 1, 4],
+  ['a cluster', 2, 16],
+] as const)
+  t.test(`${what} that ends every connection is tried again and again, five times a second`, async (t) => {
+    const startMs = performance.now()
+    const attempts = await new Promise<number>((resolve) => {
+      let made = 0
+      const ports = Array.from({ length: nodes }, () =>
+        listen(t, (socket) => {
+          socket.destroy()
+          if (++made === wanted) resolve(made)
+        }),
+      )
+      void Promise.all(ports).then((ports) => connectTo(t, ports))
+    })
+    const tookMs = performance.now() - startMs
+    t.ok(tookMs < 4000, `${attempts} attempts in ${tookMs} ms`)
+  })
+
+t.test('a connection that nobody takes is given up after a second', async (t) => {
+  const port = await startBlackHole(t)
+  const startMs = performance.now()
+  const client = connectTo(t, [port])
+  const error = await new Promise((resolve) => client.once('error', resolve))
+  t.match(error, { code: 'ETIMEDOUT' })
+  const tookMs = performance.now() - startMs
+  t.ok(tookMs < 4000, `${tookMs} ms`)
 })
