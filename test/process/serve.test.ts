@@ -2,7 +2,7 @@
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { sendBytes } from '../api/raw-http.ts'
+import { sendBytes, sendRaw } from '../api/raw-http.ts'
 import { makeCaller, startInstance } from '../instance.ts'
 import { startPrivatePostgres, startPrivateRedis, useServices } from '../services/index.ts'
 import { processTree } from '../services/processes.ts'
@@ -114,6 +114,16 @@ t.test('operators have the tokens and the limits of the environment', async (t) 
   t.equal((await ask(`GET ${opsUrl}/admin/instances`)).status, 401)
   t.equal((await ask(`GET ${opsUrl}/metrics`)).status, 401)
   t.equal((await ask(`GET ${opsUrl}/metrics`, { token: prometheus })).status, 200)
+})
+
+t.test('NODE_OPTIONS loosens neither the parser nor the bound of headers', async (t) => {
+  const NODE_OPTIONS = '--insecure-http-parser --max-http-header-size=1000000'
+  const { port, opsUrl } = await serveLatchkey(t, externalEnv(await useServices(t), { NODE_OPTIONS }))
+  for (const listener of [port, Number(new URL(opsUrl).port)]) {
+    const statusWith = async (header: string) => (await sendRaw(listener, 'GET', '/healthz', [header])).status
+    t.equal(await statusWith(`X-Large: ${'a'.repeat(20_000)}`), 431)
+    t.equal(await statusWith('X-Control: \x01'), 400)
+  }
 })
 
 t.test('serve waits for a Postgres that is not there yet, and says so', async (t) => {
