@@ -19,7 +19,8 @@ const send = (...lines: string[]) => sendBytes(port, lines.join('\r\n'))
 // RFC 9112, 3.2.2: a server must accept the absolute form, although only proxies are sent it.
 t.test('a target in absolute form is the route that it names', async (t) => {
   const target = 'http://latchkey.test/v1/verify'
-  t.equal((await sendRaw(port, 'GET', target, [authorization])).status, 200)
+  for (const one of [target, 'HTTPS://latchkey.test/v1/verify'])
+    t.equal((await sendRaw(port, 'GET', one, [authorization])).status, 200)
   expectError(t, await sendRaw(port, 'GET', target), 'unauthorized')
   const unknown = await sendRaw(port, 'GET', 'http://latchkey.test/nope', [authorization])
   expectError(t, unknown, 'route_not_found')
