@@ -1,5 +1,6 @@
 // Leaked keys: found in a text, said to be live or not, and revoked everywhere if asked for.
 import t from 'tap'
+import { collectLeaks } from '../../src/ops/admin/leaked-keys.ts'
 import { expectError } from '../api/expect-error.ts'
 import { nowS } from '../api/values.ts'
 import { deleteUser, makeCaller } from '../instance.ts'
@@ -125,6 +126,14 @@ t.test('a text of a megabyte with more keys than one statement looks up is scann
   t.equal(status, 200)
   t.match(body, { keys: [{ id }], unknown: 1200 })
   expectError(t, await scan('x'.repeat(1_048_577)), 'invalid_parameter', 'text')
+})
+
+t.test('of unknown tokens, only the first 100,000 are remembered', async (t) => {
+  const leaks = collectLeaks(instance.service.stores, null)
+  const made = Array.from({ length: 100_001 }, (_, i) => `made-up-${i}`)
+  await leaks.add(made)
+  await leaks.add(made.slice(-2))
+  t.equal(leaks.result().unknown, 100_002, 'the last one counts again')
 })
 
 t.test('what is scanned is left nowhere', async (t) => {
