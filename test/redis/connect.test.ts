@@ -166,3 +166,24 @@ t.test('a connection that nobody takes is given up after a second', async (t) =>
   const tookMs = performance.now() - startMs
   t.ok(tookMs < 4000, `${tookMs} ms`)
 })
+
+t.test(
+  'a connection that is given up is closed soon, also if the server does not close its side',
+  async (t) => {
+    const server = createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const accepted = once(server, 'connection')
+    const client = connectTo(t, [(server.address() as AddressInfo).port])
+    const [socket] = (await accepted) as [Socket]
+    t.teardown(() => {
+      socket.on('error', () => {}).destroy()
+      server.close()
+    })
+    await once(socket, 'data')
+    const startMs = performance.now()
+    client.disconnect()
+    await once(client, 'end')
+    const tookMs = performance.now() - startMs
+    t.ok(tookMs < 1500, `${tookMs} ms, and not the 2 s of ioredis`)
+  },
+)
