@@ -367,6 +367,9 @@ t.test('doctor prints what is wrong and what to do, and exits with 1', async (t)
     stdout: /^ok +configuration +every variable is valid\nok +Postgres +version /,
   })
 
+  const guarded = { OPS_HOST: '0.0.0.0', OPS_TOKEN: 'a-token-of-adas-own' }
+  t.equal((await runWith({ ...env, ...guarded }, 'doctor')).code, 0)
+
   const down = await runLatchkey(
     t,
     { ...env, DATABASE_URL: 'postgres://ada:hunter2@127.0.0.1:1/x', OPS_HOST: '0.0.0.0' },
