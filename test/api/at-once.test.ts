@@ -103,13 +103,13 @@ const spoil: Record<string, (caller: { id: string; token: string; userId: string
 
 for (const [reason, meanwhile] of Object.entries(spoil)) {
   t.test(`a key that is ${reason} before the body arrives changes and creates nothing`, async (t) => {
-    for (const method of ['PATCH', 'POST']) {
+    for (const change of ['PATCH /v1/keys/:id', 'POST /v1/keys', 'POST /v1/keys/:id/rotate']) {
       const caller = await makeCaller(instance)
       const target = await makeKey(instance, { userId: caller.userId, name: 'before' })
-      const path = method === 'POST' ? '/v1/keys' : `/v1/keys/${target.id}`
-      const json = { name: 'after' }
-      const raw = await interrupted(`${method} ${path}`, caller.token, json, () => meanwhile(caller))
-      t.match(raw, /^HTTP\/1\.1 401 /, method)
+      const json = change.endsWith('rotate') ? { expires_in: 60 } : { name: 'after' }
+      const asked = change.replace(':id', target.id)
+      const raw = await interrupted(asked, caller.token, json, () => meanwhile(caller))
+      t.match(raw, /^HTTP\/1\.1 401 /, change)
       t.notMatch(raw, /x-ratelimit/i)
       const keys = await instance.service.stores.keys.list(caller.userId, { limit: 100 })
       t.equal(keys!.length, 2)

@@ -104,6 +104,18 @@ t.test(
   },
 )
 
+t.test('a revocation that is decided after its own key was revoked is refused', async (t) => {
+  const { manager, key } = await people()
+  let revocation: ReturnType<typeof b.ask> | undefined
+  await sql.begin(async (tx) => {
+    await tx`update api_keys set revoked_at = now(), version = version + 1 where id = ${key.id}`
+    revocation = b.ask('DELETE', `/v1/keys/${manager.id}`, { token: key.token })
+    await lockWaitOf(sql, '%revoke_key%')
+  })
+  t.equal((await revocation!).status, 401)
+  t.equal((await b.ask('GET', '/v1/verify', { token: manager.token })).status, 200)
+})
+
 t.test('a revocation does not answer while a creation by that key is being written', async (t) => {
   const { manager, key } = await people()
   // Each insert into api_keys waits for a lock that the test holds.
