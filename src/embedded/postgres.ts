@@ -79,10 +79,10 @@ export async function openEmbeddedPostgres(options: Options): Promise<EmbeddedPo
  */
 async function lockOrJoin(dir: DataDir, role: Role): Promise<Postmaster | null> {
   const look = watchLock(dir.lock)
-  for (const startMs = Date.now(); !takeLock(dir.lock, role); await pause(lookAgainMs)) {
+  for (const startMs = performance.now(); !takeLock(dir.lock, role); await pause(lookAgainMs)) {
     const owner = look()
     if (owner === null) continue
-    const waitedMs = Date.now() - startMs
+    const waitedMs = performance.now() - startMs
     if (owner.role === 'serve') {
       // One that was killed a moment ago may not have ended yet.
       if (owner.isAlive && waitedMs > killedMsMax) refuseBeside(owner, dir, role)
@@ -148,7 +148,11 @@ const takenOver = ({ path }: DataDir) =>
   `Another Latchkey has taken over DATA_DIR ${path}, because this one gave no sign of life for some seconds`
 
 async function findOrStart(dir: DataDir, onProgress: (line: string) => void): Promise<Postmaster> {
-  for (const giveUpAtMs = Date.now() + startMsMax; Date.now() < giveUpAtMs; await pause(lookAgainMs)) {
+  for (
+    const giveUpAtMs = performance.now() + startMsMax;
+    performance.now() < giveUpAtMs;
+    await pause(lookAgainMs)
+  ) {
     const found = findPostmaster(dir)
     if (found === null) return start(dir, onProgress)
     if (await answers(found)) return found
@@ -160,7 +164,7 @@ async function findOrStart(dir: DataDir, onProgress: (line: string) => void): Pr
 }
 
 async function start(dir: DataDir, onProgress: (line: string) => void): Promise<Postmaster> {
-  const startMs = Date.now()
+  const startMs = performance.now()
   const binaries = findBinaries(dir.libraries)
   const { launch, major } = chooseLaunch(binaries, dir)
   removeHalfMade(dir)
@@ -174,7 +178,7 @@ async function start(dir: DataDir, onProgress: (line: string) => void): Promise<
   if (isTakenOver(dir.lock)) throw new Error(takenOver(dir))
   const postmaster = await startPostmaster(dir, binaries, launch, onProgress)
   if (isNew) {
-    onProgress(`Postgres ready in ${((Date.now() - startMs) / 1000).toFixed(1)} s`)
+    onProgress(`Postgres ready in ${((performance.now() - startMs) / 1000).toFixed(1)} s`)
     if (launch.warning) onProgress(launch.warning)
   }
   return postmaster

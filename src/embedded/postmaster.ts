@@ -83,12 +83,12 @@ export async function startPostmaster(
   // refuse to start.
   rmSync(pidFile(dir.cluster), { force: true })
   let waits = false
-  for (const giveUpAtMs = Date.now() + startMsMax; ; await pause(50)) {
+  for (const giveUpAtMs = performance.now() + startMsMax; ; await pause(50)) {
     const failure = start(dir, binaries, launch, await freePort())
     const started = failure === null ? findPostmaster(dir) : null
     if (started) return started
     const output = failure ?? 'it ended at once'
-    if (!transientFailure.test(output) || Date.now() > giveUpAtMs)
+    if (!transientFailure.test(output) || performance.now() > giveUpAtMs)
       throw new Error(`Postgres did not start: ${lastRelevantLine(output)} (its log is ${dir.log})`)
     if (!waits && output.includes('pre-existing shared memory block')) {
       waits = true
@@ -185,7 +185,7 @@ export async function stopPostmaster(dir: DataDir): Promise<void> {
     } catch {
       return
     }
-    for (const giveUpAtMs = Date.now() + msMax; Date.now() < giveUpAtMs; await pause(10))
+    for (const giveUpAtMs = performance.now() + msMax; performance.now() < giveUpAtMs; await pause(10))
       if (!isAlive(pid)) return
   }
 }

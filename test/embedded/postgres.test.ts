@@ -250,6 +250,19 @@ for (const [who, roles] of [
   })
 }
 
+t.test('a wrong clock that is set right ends no wait for another command', async (t) => {
+  const dataDir = await usedDir(t)
+  const first = await open(t, dataDir, 'command')
+  const now = Date.now
+  let hours = 0
+  t.intercept(Date, 'now', { value: () => now() + hours++ * 3_600_000 })
+  const waiting = open(t, dataDir, 'command')
+  await first.stop()
+  const second = await waiting
+  t.ok(isAlive(postmasterOf(dataDir)))
+  await second.stop()
+})
+
 t.test('a second service is refused with one line that names the first', async (t) => {
   const dataDir = await usedDir(t)
   const service = await openElsewhere(t, dataDir, 'serve')
