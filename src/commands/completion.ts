@@ -97,14 +97,15 @@ function zsh(places: Place[]): string {
     quoted(about === '' ? word : `${word}:${about.replaceAll(':', '\\:')}`)
   return `#compdef latchkey
 _latchkey() {
-  local at='' word files=''
+  local at='' word files='' before="\${words[CURRENT-1]}"
   local -a found
+  if compset -P '--*='; then before="\${IPREFIX%=}"; fi
   for word in "\${(@)words[2,CURRENT-1]}"; do
     case "\${at:+$at }$word" in
       ${knownPaths(places)}) at="\${at:+$at }$word" ;;
     esac
   done
-  case "$at,\${words[CURRENT-1]}" in
+  case "$at,$before" in
 ${caseArms(places, (found) => `found=(${found.map(described).join(' ')})`)}
   esac
   _describe latchkey found

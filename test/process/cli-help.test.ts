@@ -55,16 +55,25 @@ const completions: [words: string[], offered: string[]][] = [
 ]
 
 /** Bash splits `--option=value`. */
-const splitCompletions: typeof completions = [
-  [
-    ['audit', 'list', '--reason', '=', 'w'],
-    ['wrong_scheme', 'wrong_prefix', 'wrong_signature', 'wrong_token'],
+const valueCompletions: Record<string, typeof completions> = {
+  bash: [
+    [
+      ['audit', 'list', '--reason', '=', 'w'],
+      ['wrong_scheme', 'wrong_prefix', 'wrong_signature', 'wrong_token'],
+    ],
+    [
+      ['top', '--sort', '='],
+      ['used', 'share'],
+    ],
   ],
-  [
-    ['top', '--sort', '='],
-    ['used', 'share'],
+  zsh: [
+    [
+      ['top', '--sort='],
+      ['used', 'share'],
+    ],
+    [['top', '--sort=s'], ['share']],
   ],
-]
+}
 
 /** Prints what the shell itself offers, one a line. */
 const questions: Record<string, (script: string, words: string[]) => string[]> = {
@@ -77,6 +86,19 @@ const questions: Record<string, (script: string, words: string[]) => string[]> =
     'bash',
     ...words,
   ],
+  // Without a terminal, what zsh itself would do with the words found.
+  zsh: (script, words) => [
+    '-fc',
+    `compdef() {}
+    compset() { [[ $PREFIX = --*=* ]] && IPREFIX="\${PREFIX%%=*}=" && PREFIX="\${PREFIX#*=}" }
+    _describe() { local all=("\${(@P)2}"); all=(\${(M)all:#$PREFIX*}); print -l -- \${all%%:*} }
+    _files() { print -l -- "$PREFIX"*(N) }
+    ${script}
+    words=(latchkey "$@") CURRENT=$(($# + 1)) PREFIX="$@[-1]"
+    _latchkey`,
+    'zsh',
+    ...words,
+  ],
   fish: (script, words) => ['--no-config', '-c', `${script}\ncomplete -C "latchkey ${words.join(' ')}"`],
 }
 
@@ -87,7 +109,7 @@ for (const [shell, ask] of Object.entries(questions)) {
     const { stdout: script } = await commandLine.run('completion', shell)
     const cwd = await aFolder(t)
     for (const name of ['leaky.log', 'leaky.txt']) await writeFile(join(cwd, name), '')
-    for (const [words, offered] of [...completions, ...(shell === 'bash' ? splitCompletions : [])]) {
+    for (const [words, offered] of [...completions, ...(valueCompletions[shell] ?? [])]) {
       const { stdout } = await run(shell, ask(script, words), { cwd })
       const names = stdout.split('\n').flatMap((line) => line.split('\t')[0] || [])
       const expected =
