@@ -14,6 +14,7 @@ import { envelopeOf } from '../plugins/other-app.ts'
 import { lockWaitOf } from '../process/held-at-start.ts'
 import { until } from '../process/until.ts'
 import { openDatabase, startTcpProxy, useServices } from '../services/index.ts'
+import { watchTimers } from '../timers.ts'
 
 const services = await useServices(t)
 const options: LatchkeyOptions = {
@@ -365,19 +366,7 @@ t.test('a start that waits too long for a migration fails, and leaves nothing be
 })
 
 t.test('the time limit of a start ends with it: no timer keeps the process', async (t) => {
-  const { setTimeout, clearTimeout } = globalThis
-  const running = new Map<NodeJS.Timeout, number>()
-  const set = (run: () => void, ms: number) => {
-    const timer = setTimeout(run, ms)
-    running.set(timer, ms)
-    return timer
-  }
-  const clear = (timer: NodeJS.Timeout) => {
-    running.delete(timer)
-    clearTimeout(timer)
-  }
-  t.intercept(globalThis, 'setTimeout', { value: set })
-  t.intercept(globalThis, 'clearTimeout', { value: clear })
+  const running = watchTimers(t, 'Timeout')
   // Ten minutes, of which the plugin takes seven.
   const app = Fastify({ pluginTimeout: 600_000 })
   await app.register(latchkey, options)

@@ -9,6 +9,7 @@ import { connectRedis, requireRedisDatabase } from '../../src/redis/connect.ts'
 import { createRedisCounter } from '../../src/redis/counter.ts'
 import { newId } from '../../src/rules/id.ts'
 import { parseRedisUrl } from '../../src/rules/redis-url.ts'
+import { watchTimers } from '../timers.ts'
 
 const nobody = 'redis://127.0.0.1:1,redis://127.0.0.1:2'
 
@@ -76,10 +77,7 @@ t.test('a certificate names the host, or a host name in REDIS_URL', async (t) =>
 })
 
 t.test('the database of a server that is down or silent is not refused', async (t) => {
-  const silent = createServer().listen(0, '127.0.0.1')
-  t.teardown(() => silent.close())
-  await once(silent, 'listening')
-  for (const port of [1, (silent.address() as AddressInfo).port]) {
+  for (const port of [1, await listen(t, () => {})]) {
     const client = connectRedis(parseRedisUrl(`redis://127.0.0.1:${port}/3`)!)
     client.on('error', () => {})
     const written = t.capture(console, 'error')
@@ -111,23 +109,11 @@ t.test('nothing that is sent to a cluster waits for a connection', async (t) => 
 })
 
 t.test('the refresh of the slots keeps no process alive, and ends with the connection', async (t) => {
-  const running = new Set<NodeJS.Timeout>()
-  const { setInterval, clearInterval } = globalThis
-  const set = (run: () => void, ms: number) => {
-    const timer = setInterval(run, ms)
-    running.add(timer)
-    return timer
-  }
-  const clear = (timer: NodeJS.Timeout) => {
-    running.delete(timer)
-    clearInterval(timer)
-  }
-  t.intercept(globalThis, 'setInterval', { value: set })
-  t.intercept(globalThis, 'clearInterval', { value: clear })
+  const running = watchTimers(t, 'Interval')
   const client = connectRedis(parseRedisUrl(nobody)!)
   client.on('error', () => {})
   t.strictSame(
-    [...running].map((timer) => timer.hasRef()),
+    [...running.keys()].map((timer) => timer.hasRef()),
     [false],
   )
   await once(client, '+node')
