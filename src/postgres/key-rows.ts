@@ -9,8 +9,10 @@ import type { Query } from './pool.ts'
 export const seconds = (sql: Query, column: string) => sql`floor(extract(epoch from ${sql(column)}))::float8`
 
 /** An `update` made by hand may set 'infinity', which is no expiry, or '-infinity', which is in the past. */
-export const expiry = (sql: Query, column: string) =>
-  sql`floor(extract(epoch from case when ${sql(column)} < 'epoch' then 'epoch' else nullif(${sql(column)}, 'infinity') end))::float8`
+export const expiry = (sql: Query, column: string) => sql`
+  floor(extract(epoch from
+    case when ${sql(column)} < 'epoch' then 'epoch' else nullif(${sql(column)}, 'infinity') end
+  ))::float8`
 
 export const stored = (sql: Query) => sql`
   id, user_id, name, key_prefix, rate_limit_rpm, version,
