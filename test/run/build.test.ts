@@ -15,7 +15,7 @@ t.test('a build writes what has changed, and removes what has no source', async 
     'tsconfig.json': read('tsconfig.json'),
     node_modules: t.fixture('symlink', join(root, 'node_modules')),
     src: {
-      'same.ts': 'export const a = 1\n',
+      'cli.ts': 'export const a = 1\n',
       'changed.ts': 'export const b = 1\n',
       'removed.ts': 'export {}\n',
     },
@@ -23,10 +23,12 @@ t.test('a build writes what has changed, and removes what has no source', async 
   const build = () => promisify(exec)('npm run --silent build', { cwd: folder })
   const outputs = (name: string) =>
     ['.js', '.js.map', '.d.ts'].map((ending) => join(folder, 'dist/src', `${name}${ending}`))
-  const written = () => outputs('same').map((file) => statSync(file).mtimeMs)
+  const written = () => outputs('cli').map((file) => statSync(file).mtimeMs)
   await build()
-  for (const name of ['same', 'changed', 'removed'])
+  for (const name of ['cli', 'changed', 'removed'])
     for (const file of outputs(name)) t.ok(existsSync(file), file)
+  // npx makes the program executable only when it first sees the folder.
+  t.equal(statSync(outputs('cli')[0]!).mode & 0o111, 0o111)
 
   const before = written()
   writeFileSync(join(folder, 'src/changed.ts'), 'export const b = 2\n')
