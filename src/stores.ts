@@ -198,6 +198,19 @@ export interface KeyCredential {
   nowS: number
 }
 
+/** `atS`: Unix seconds. */
+export interface KeyUse {
+  key: Pick<KeyCredential, 'id' | 'userId' | 'rateLimitRpm' | 'expiresAt' | 'version'>
+  atS: number
+}
+
+/** Ids of keys. `nowS`: the clock of Postgres. */
+export interface TouchedKeys {
+  confirmed: string[]
+  skipped: string[]
+  nowS: number
+}
+
 /**
  * Whether the Postgres that answered accepts writes. `read_only`: it does not, so changes may be made
  * on another server. `standby`: it may also lack changes that were made before.
@@ -335,10 +348,12 @@ export interface KeyStore {
    */
   rank(counts: KeyCount[], options: { limit: number; lane: Operator }): Promise<RankedKey[]>
   /**
-   * Stores last uses, Unix seconds. One that is earlier than the stored one changes nothing. Waits for
-   * a row that somebody has locked; with `skipsLocked` it resolves to the keys of such rows instead.
+   * Stores last uses. One that is not later than the stored one changes nothing. Waits for a row that
+   * somebody has locked; with `skipsLocked` it leaves such rows out. `confirmed`: keys whose use was
+   * stored, and that are, apart from their expiry, usable and just what the use says. They were read
+   * after the call, from a primary.
    */
-  touch(uses: Map<string, number>, options?: { skipsLocked?: boolean }): Promise<string[]>
+  touch(uses: KeyUse[], options?: { skipsLocked?: boolean }): Promise<TouchedKeys>
   /**
    * Stores keys under another hash, made with the secret of that id. Skips a key whose hash is no
    * longer `from`.

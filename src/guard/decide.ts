@@ -38,14 +38,14 @@ export const minVersionOf = (version: number | Lease) => Number.parseInt(String(
 
 /** `version`: the key's version in the counter, or a lease if that confirms none. */
 export function decide(
-  key: Pick<CachedKey, 'version' | 'readAtMs' | 'expiresAtMonoMs' | 'isOwnRead'>,
+  key: Pick<CachedKey, 'version' | 'readAtMs' | 'expiresAtMonoMs' | 'ownReadOf'>,
   version: number | Lease,
   { monoMs, shared }: CountReply,
   trust: Trust,
 ): Decision {
   // No change answered before the request can be missing from a read that began after it. Where the
   // counter has a lease, the next read confirms the version for the requests that follow.
-  if (key.isOwnRead && minVersionOf(version) <= key.version && monoMs < key.expiresAtMonoMs)
+  if (key.ownReadOf !== null && minVersionOf(version) <= key.version && monoMs < key.expiresAtMonoMs)
     return typeof version === 'string' ? 'refresh_ahead' : 'admit'
   const isCurrent =
     typeof version === 'number' &&

@@ -20,8 +20,8 @@ export interface GateOptions
     Pick<Trust, 'cacheTtlMs' | 'degradedCacheTtlMs' | 'outageTtlMs' | 'oldCopies'> {
   counter: Pick<Counter, 'hit' | 'confirm' | 'raise'>
   hasher: KeyHasher
-  /** Called for each use, at most once a second for each copy of a key, with the Unix second. */
-  onUse: (keyId: string, atS: number) => void
+  /** Called for each use, at most once a second for each cached key, with the Unix second. */
+  onUse: (key: CachedKey, atS: number) => void
   onShed?: (queue: 'lookups' | 'counter') => void
 }
 
@@ -56,7 +56,9 @@ interface Hit {
 }
 
 /** A copy for this request alone: the others that use the cached one may have begun after the read. */
-const ownRead = ({ key, role }: Found): CachedKey => ({ ...key, isOwnRead: role === 'primary' })
+const ownRead = ({ key, role }: Found): CachedKey => (role === 'primary' ? { ...key, ownReadOf: key } : key)
+
+const cachedOf = (key: CachedKey): CachedKey => key.ownReadOf ?? key
 
 export function createGate(options: GateOptions): Gate {
   const { counter, cache, cacheTtlMs, degradedCacheTtlMs, outageTtlMs, oldCopies, onUse, onShed } = options
@@ -80,9 +82,10 @@ export function createGate(options: GateOptions): Gate {
 
   function admit(key: CachedKey, count: number, nowMs: number): Counted<CachedKey> {
     const nowS = Math.floor(nowMs / 1000)
-    if (key.touchedS !== nowS) {
-      key.touchedS = nowS
-      onUse(key.id, nowS)
+    const cached = cachedOf(key)
+    if (cached.touchedS !== nowS) {
+      cached.touchedS = nowS
+      onUse(cached, nowS)
     }
     return { ok: true, caller: key, count, nowMs, resetAtS: resetAtSOf(nowMs) }
   }
@@ -113,7 +116,7 @@ export function createGate(options: GateOptions): Gate {
   }
 
   function refresh(key: CachedKey, version: number | Lease) {
-    reader.refresh(key, (found) => {
+    reader.refresh(cachedOf(key), (found) => {
       if (found.role === 'primary' && found.key.version >= minVersionOf(version)) confirm(found, version)
     })
   }

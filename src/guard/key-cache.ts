@@ -15,16 +15,36 @@ export interface CachedKey extends Caller, TokenHashes {
   /** Its name in the cache: `nameOf(token)`. */
   readonly cacheName: string
   readonly version: number
-  /** When the read began, on this process's monotonic clock, in milliseconds. */
-  readonly readAtMs: number
+  /**
+   * When the latest read began that found the key as it is here, on this process's monotonic clock, in
+   * milliseconds.
+   */
+  readAtMs: number
   /** The key's expiry on the same clock; Infinity if it has none. */
-  readonly expiresAtMonoMs: number
+  expiresAtMonoMs: number
+  /** Whether it is stored under the previous secret, as of the look-up. */
+  readonly hasStaleHash: boolean
   /** Unix second of the use last reported to `onUse`. */
   touchedS: number
   /** Whether the key is being read again in the background. */
   refreshing: boolean
-  /** Whether it was read from a primary for the request that has it. Never true in the cache. */
-  readonly isOwnRead: boolean
+  /**
+   * The copy in the cache, if this one belongs to the request for which the key was read from a primary.
+   * Null in the cache.
+   */
+  readonly ownReadOf: CachedKey | null
+}
+
+/** The database read its clock after the read began, so the deadline may be early, never late. */
+export const expiryOf = (expiresAt: number | null, readAtMs: number, nowS: number) =>
+  expiresAt === null ? Infinity : readAtMs + (expiresAt - nowS) * 1000
+
+/** A later read, which began at `readAtMs`, has found the key as it is here. */
+export function renew(key: CachedKey, readAtMs: number, nowS: number) {
+  // Only a look-up finds out whether it has been stored under the current one.
+  if (key.hasStaleHash || readAtMs <= key.readAtMs) return
+  key.readAtMs = readAtMs
+  key.expiresAtMonoMs = expiryOf(key.expiresAt, readAtMs, nowS)
 }
 
 export interface KeyCache {

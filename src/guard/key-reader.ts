@@ -15,7 +15,7 @@ import {
   Unavailable,
 } from '../stores.ts'
 import { createBatcher } from './batcher.ts'
-import type { CachedKey, KeyCache } from './key-cache.ts'
+import { type CachedKey, expiryOf, type KeyCache } from './key-cache.ts'
 
 export interface KeyReaderOptions {
   keys: Pick<KeyStore, 'findByHash'>
@@ -39,7 +39,10 @@ export interface KeyReader {
    * before.
    */
   read(cacheName: string, hashes: TokenHashes): Promise<Found | Denied>
-  /** Reads the key again in the background. `onRead` is called if it is still usable. */
+  /**
+   * Reads the key again in the background, unless its copy has been renewed by then. `onRead` is called
+   * if it is still usable.
+   */
   refresh(key: CachedKey, onRead: (found: Found) => void): void
   /** Makes no look-up of its own any more. Resolves when none is under way. */
   close(): Promise<void>
@@ -65,9 +68,10 @@ const lookupBatchMax = 500
 const lookupQueueMax = 10_000
 /**
  * How long to gather keys that are to be read again, so that they share a statement. Nobody waits
- * for them, and the cached copies are trusted for longer than this.
+ * for them, and the cached copies are trusted for longer than this. By then, the write of the last use
+ * (last-used.ts) has usually renewed the copy.
  */
-const refreshAfterMs = 50
+const refreshAfterMs = 250
 
 export function createKeyReader(options: KeyReaderOptions): KeyReader {
   const { keys, cache, onStaleHash, onPostgres } = options
@@ -123,20 +127,26 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
     }
     const key = cached(credential, { cacheName, hash, previousHash, readAtMs })
     cache.set(key)
-    if (credential.hash !== hash) onStaleHash({ id: key.id, from: credential.hash, to: hash })
+    if (key.hasStaleHash) onStaleHash({ id: key.id, from: credential.hash, to: hash })
     return { ok: true, key, role }
   }
 
-  const toRefresh: { key: CachedKey; onRead: (found: Found) => void }[] = []
+  const toRefresh: { key: CachedKey; askedAtMs: number; onRead: (found: Found) => void }[] = []
 
   function refreshAll() {
-    for (const { key, onRead } of toRefresh.splice(0))
+    for (const { key, askedAtMs, onRead } of toRefresh.splice(0)) {
+      if (key.readAtMs > askedAtMs) {
+        key.refreshing = false
+        onRead({ ok: true, key, role: 'primary' })
+        continue
+      }
       read(key.cacheName, key).then(
         (found) => found.ok && onRead(found),
         () => {
           key.refreshing = false
         },
       )
+    }
   }
 
   return {
@@ -144,7 +154,8 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
     refresh(key, onRead) {
       if (key.refreshing || closed) return
       key.refreshing = true
-      if (toRefresh.push({ key, onRead }) === 1) gathering = setTimeout(refreshAll, refreshAfterMs).unref()
+      if (toRefresh.push({ key, askedAtMs: performance.now(), onRead }) === 1)
+        gathering = setTimeout(refreshAll, refreshAfterMs).unref()
     },
     close() {
       closed = true
@@ -191,8 +202,8 @@ function cached(credential: KeyCredential, { cacheName, hash, previousHash, read
     userId,
     rateLimitRpm,
     expiresAt,
-    // The database read its clock after `readAtMs`, so the deadline may be early, never late.
-    expiresAtMonoMs: expiresAt === null ? Infinity : readAtMs + (expiresAt - nowS) * 1000,
+    expiresAtMonoMs: expiryOf(expiresAt, readAtMs, nowS),
+    hasStaleHash: credential.hash !== hash,
     version,
     cacheName,
     hash,
@@ -200,6 +211,6 @@ function cached(credential: KeyCredential, { cacheName, hash, previousHash, read
     readAtMs,
     touchedS: 0,
     refreshing: false,
-    isOwnRead: false,
+    ownReadOf: null,
   }
 }

@@ -2,11 +2,15 @@
  * Records when keys were last used: in memory first, then in Postgres, in batches, at most a second
  * later. Best effort: a failed write is retried with the uses that have come since, and a killed
  * process or a crash of Postgres loses up to a second of them.
+ *
+ * A write also reads the key. If it is still as the cached copy has it, the copy is renewed, so a key
+ * in use is not looked up again.
  */
 import type { KeyStore } from '../stores.ts'
+import { type CachedKey, renew } from './key-cache.ts'
 
 export interface LastUsed {
-  note(keyId: string, atS: number): void
+  note(key: CachedKey, atS: number): void
   /**
    * The last uses that may not be in Postgres yet, in Unix seconds. Call this before reading a key,
    * so that a use written during the read, which the read may miss, is still included.
@@ -16,8 +20,13 @@ export interface LastUsed {
   close(): Promise<void>
 }
 
-/** Often, so that each write is small: a large one keeps a core of the database server busy. */
-const flushEveryMs = 100
+interface Use {
+  key: CachedKey
+  atS: number
+}
+
+/** Not long, so that each write is small: a large one keeps a core of the database server busy. */
+const flushAfterMs = 100
 /**
  * Maximum number of keys in one statement. If there are more, each statement takes every nth key. Then
  * few of its rows share a page, even if the keys were created and are used one after the other, and
@@ -26,8 +35,8 @@ const flushEveryMs = 100
  */
 const statementMax = 500
 /**
- * Maximum number of keys to remember while Postgres is down, about 100 bytes each. Beyond it, uses
- * of further keys are dropped.
+ * Maximum number of keys to remember while Postgres is down, some 500 bytes each if they are no longer
+ * cached. Beyond it, uses of further keys are dropped.
  */
 const pendingMax = 200_000
 
@@ -38,16 +47,20 @@ export function createLastUsed(options: {
   onMode?: (written: boolean, reason: string) => void
 }): LastUsed {
   const { keys, onBatch, onMode } = options
-  let noted = new Map<string, number>()
-  let writing = new Map<string, number>()
+  let noted = new Map<string, Use>()
+  let writing = new Map<string, Use>()
   let written = true
   /** The last write has failed or has skipped a row, so someone may hold a lock for long. */
   let skipsLocked = false
-  let flushing: Promise<void> | null = null
+  let flushing: Promise<void> | undefined
+  /** Stays until its flush has ended. */
+  let timer: NodeJS.Timeout | undefined
+  let closed = false
 
-  function note(keyId: string, atS: number) {
-    const known = noted.get(keyId)
-    if (known === undefined ? noted.size < pendingMax : known < atS) noted.set(keyId, atS)
+  function note(key: CachedKey, atS: number) {
+    const known = noted.get(key.id)
+    if (known === undefined ? noted.size < pendingMax : known.atS < atS) noted.set(key.id, { key, atS })
+    flushLater()
   }
 
   function report(isWritten: boolean, reason: string) {
@@ -55,39 +68,52 @@ export function createLastUsed(options: {
     written = isWritten
   }
 
+  /** Resolves to the number of keys that were skipped. */
+  async function write(batch: Use[]): Promise<number> {
+    onBatch?.(batch.length)
+    const beganMs = performance.now()
+    const { confirmed, skipped, nowS } = await keys.touch(batch, { skipsLocked })
+    for (const keyId of confirmed) renew(writing.get(keyId)!.key, beganMs, nowS)
+    for (const keyId of skipped) {
+      const { key, atS } = writing.get(keyId)!
+      note(key, atS)
+    }
+    return skipped.length
+  }
+
   async function flush() {
     // Uses that arrive during this write wait for the next flush. Otherwise one small statement
     // would follow another.
     writing = noted
     noted = new Map()
-    const all = [...writing]
+    const all = [...writing.values()]
     try {
       const statements = Math.ceil(all.length / statementMax)
       let skipped = 0
       for (let i = 0; i < statements; i++) {
-        const batch = new Map<string, number>()
-        for (let place = i; place < all.length; place += statements) batch.set(...all[place]!)
-        onBatch?.(batch.size)
-        for (const keyId of await keys.touch(batch, { skipsLocked })) {
-          note(keyId, batch.get(keyId)!)
-          skipped++
-        }
+        const batch: Use[] = []
+        for (let place = i; place < all.length; place += statements) batch.push(all[place]!)
+        skipped += await write(batch)
       }
       skipsLocked = skipped > 0
       report(true, '')
     } catch (error) {
       skipsLocked = true
       report(false, (error as Error).message)
-      for (const [keyId, atS] of all) note(keyId, atS)
+      for (const { key, atS } of all) note(key, atS)
     }
+    writing = new Map()
   }
 
-  const timer = setInterval(() => {
-    flushing ??= flush().finally(() => {
-      flushing = null
-    })
-  }, flushEveryMs)
-  timer.unref()
+  function flushLater() {
+    if (closed || noted.size === 0 || timer !== undefined) return
+    timer = setTimeout(() => {
+      flushing = flush().finally(() => {
+        timer = undefined
+        flushLater()
+      })
+    }, flushAfterMs).unref()
+  }
 
   return {
     note,
@@ -95,12 +121,13 @@ export function createLastUsed(options: {
       // A flush replaces these maps without emptying them.
       const [later, earlier] = [noted, writing]
       return (keyId) => {
-        const atS = Math.max(later.get(keyId) ?? 0, earlier.get(keyId) ?? 0)
+        const atS = Math.max(later.get(keyId)?.atS ?? 0, earlier.get(keyId)?.atS ?? 0)
         return atS === 0 ? null : atS
       }
     },
     async close() {
-      clearInterval(timer)
+      closed = true
+      clearTimeout(timer)
       await flushing
       await flush()
     },

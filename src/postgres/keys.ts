@@ -146,27 +146,40 @@ export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): Key
 
     touch: (uses, { skipsLocked = false } = {}) =>
       pools.background.run(async (sql) => {
-        const rows = JSON.stringify([...uses].map(([id, at]) => ({ id, at })))
+        const rows = JSON.stringify(
+          uses.map(({ key, atS }) => ({
+            id: key.id,
+            at: atS,
+            user_id: key.userId,
+            rate_limit_rpm: key.rateLimitRpm,
+            expires_at: key.expiresAt,
+            version: key.version,
+          })),
+        )
         // Not worth a flush of the WAL: a server that crashes loses less than a second of them.
         const lazily = sql`set_config('synchronous_commit', 'off', true)`
+        const nowS = sql`extract(epoch from now())::float8 as now_s`
         if (!skipsLocked) {
-          await sql`select ${lazily}, touch_keys(${rows}::text::json)`
-          return []
+          const [row] = await sql`
+            select ${lazily}, ${nowS}, touch_and_confirm_keys(${rows}::text::json) as confirmed`
+          return { confirmed: row!.confirmed, skipped: [], nowS: row!.now_s }
         }
         // More work than the usual statement (sql/postgres/008.do.last-used.sql).
         const [row] = await sql`
           with used as (
-            select id, at from json_to_recordset(${rows}::text::json) as used (id text, at float8)
+            select use->>'id' as id, use from json_array_elements(${rows}::text::json) as use
           ), free as (
             select id from api_keys where id in (select id from used) order by id for no key update skip locked
           )
-          select ${lazily},
-            touch_keys((select coalesce(json_agg(used), '[]') from used where id in (select id from free))),
+          select ${lazily}, ${nowS},
+            touch_and_confirm_keys(
+              (select coalesce(json_agg(use), '[]') from used where id in (select id from free))
+            ) as confirmed,
             (
               select coalesce(json_agg(id), '[]') from api_keys
               where id in (select id from used) and id not in (select id from free)
             ) as skipped`
-        return row!.skipped
+        return { confirmed: row!.confirmed, skipped: row!.skipped, nowS: row!.now_s }
       }),
 
     rehash: (hashes, secretId) =>

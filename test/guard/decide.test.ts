@@ -1,6 +1,7 @@
 // Every combination of what the gate may know when a count arrives, and what it does then.
 import t from 'tap'
 import { type Decision, decide, type Trust } from '../../src/guard/decide.ts'
+import type { CachedKey } from '../../src/guard/key-cache.ts'
 import type { Lease } from '../../src/stores.ts'
 
 const cacheTtlMs = 5000
@@ -49,7 +50,7 @@ for (const counting of Object.keys(counters) as (keyof typeof counters)[]) {
               const { shared, degradedCacheTtlMs } = counters[counting]
               const monoMs = readAtMs + ageMs
               const key = {
-                ...{ version: versions.same, readAtMs, isOwnRead: false },
+                ...{ version: versions.same, readAtMs, ownReadOf: null },
                 expiresAtMonoMs: expired ? monoMs : monoMs + 1,
               }
               const trust: Trust = {
@@ -70,7 +71,7 @@ for (const counting of Object.keys(counters) as (keyof typeof counters)[]) {
 }
 
 t.test('with KEY_CACHE_SECONDS=0 every request waits for a reading, unless Postgres is down', async (t) => {
-  const key = { version: 1, readAtMs, expiresAtMonoMs: Infinity, isOwnRead: false }
+  const key = { version: 1, readAtMs, expiresAtMonoMs: Infinity, ownReadOf: null }
   const trust: Trust = {
     ...{ cacheTtlMs: 0, degradedCacheTtlMs: 0, invalidBeforeMs: 0, postgresDownUntilMs: 0 },
     ...{ outageTtlMs: 60_000, oldCopies: { fromMs: 0, untilMs: Infinity } },
@@ -81,7 +82,7 @@ t.test('with KEY_CACHE_SECONDS=0 every request waits for a reading, unless Postg
 })
 
 t.test('an old copy is used only as far as old-copies.ts allows', async (t) => {
-  const key = { version: 1, readAtMs, expiresAtMonoMs: Infinity, isOwnRead: false }
+  const key = { version: 1, readAtMs, expiresAtMonoMs: Infinity, ownReadOf: null }
   const turn = { nowMs: 0, monoMs: readAtMs + 6000, shared: true }
   const decision = (oldCopies: Trust['oldCopies'], outageTtlMs = 60_000) =>
     decide(key, 1, turn, {
@@ -99,7 +100,7 @@ t.test('a key read for this request is admitted unless it has expired or lacks a
     ...{ cacheTtlMs: 0, degradedCacheTtlMs: 0, invalidBeforeMs: Infinity, postgresDownUntilMs: 0 },
     ...{ outageTtlMs: 0, oldCopies: { fromMs: Infinity, untilMs: 0 } },
   }
-  const key = { version: 4, readAtMs, expiresAtMonoMs: readAtMs + 600, isOwnRead: true }
+  const key = { version: 4, readAtMs, expiresAtMonoMs: readAtMs + 600, ownReadOf: {} as CachedKey }
   const decision = (version: number | Lease, monoMs = readAtMs + 599) =>
     [true, false].map((shared) => decide(key, version, { nowMs: 0, monoMs, shared }, trust))
   for (const version of [0, 4]) t.strictSame(decision(version), ['admit', 'admit'], `${version}`)

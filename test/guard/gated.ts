@@ -44,7 +44,7 @@ export function gated(options: Partial<GateOptions> = {}) {
     degradedCacheTtlMs: 0,
     outageTtlMs: 60_000,
     oldCopies: { fromMs: 0, untilMs: Infinity },
-    onUse: (id, atS) => uses.push([id, atS]),
+    onUse: ({ id }, atS) => uses.push([id, atS]),
     onStaleHash: () => {},
     onShed: (queue) => shed.push(queue),
     keys: {
@@ -100,6 +100,25 @@ export function gated(options: Partial<GateOptions> = {}) {
   }
   return { gate, cache, postgres, counter, uses, shed, confirmed, raised, verify, hit, cached }
 }
+
+/** A cached copy. The same one each time, unless `more` says otherwise. */
+export const cachedKey = (more: Partial<CachedKey> = {}): CachedKey => ({
+  id: 'apk_1',
+  userId: 'usr_1',
+  rateLimitRpm: 1000,
+  expiresAt: null,
+  expiresAtMonoMs: Infinity,
+  cacheName: 'name',
+  hash,
+  previousHash: null,
+  version: 4,
+  readAtMs: 0,
+  touchedS: 0,
+  refreshing: false,
+  hasStaleHash: false,
+  ownReadOf: null,
+  ...more,
+})
 
 export const usableKey = (more: Partial<KeyCredential> = {}): KeyCredential => ({
   hash,

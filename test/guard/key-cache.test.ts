@@ -1,23 +1,11 @@
 // The cache of usable keys: bounded, keeps what is used, and never returns another token's key.
 import fc from 'fast-check'
 import t from 'tap'
-import { type CachedKey, createKeyCache, type KeyCache } from '../../src/guard/key-cache.ts'
+import { createKeyCache, type KeyCache } from '../../src/guard/key-cache.ts'
+import { cachedKey } from './gated.ts'
 
-const keyOf = (cache: KeyCache, token: string, readAtMs = 0): CachedKey => ({
-  id: `apk_${token}`,
-  userId: 'usr_1',
-  rateLimitRpm: 1000,
-  expiresAt: null,
-  expiresAtMonoMs: Infinity,
-  cacheName: cache.nameOf(token),
-  hash: token,
-  previousHash: null,
-  version: 1,
-  readAtMs,
-  touchedS: 0,
-  refreshing: false,
-  isOwnRead: false,
-})
+const keyOf = (cache: KeyCache, token: string, readAtMs = 0) =>
+  cachedKey({ id: `apk_${token}`, cacheName: cache.nameOf(token), hash: token, readAtMs })
 
 const found = (cache: KeyCache, token: string) => cache.get(cache.nameOf(token))
 

@@ -3,36 +3,44 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { createLastUsed } from '../../src/guard/last-used.ts'
+import { setClock } from '../clock.ts'
+import { cachedKey } from './gated.ts'
 
 /** `held`: the test ends each write itself. */
 function open(t: Test, { held = false } = {}) {
-  const timer = { everyMs: 0, run: () => {}, unref() {} }
-  t.intercept(globalThis, 'setInterval', {
-    value: (run: () => void, everyMs: number) => Object.assign(timer, { run, everyMs }),
-  })
-  t.intercept(globalThis, 'clearInterval', {
-    value: () => {
-      timer.everyMs = 0
+  const timer = { afterMs: 0, run: () => {}, unref: () => timer }
+  const stopTimer = () => Object.assign(timer, { run() {}, afterMs: 0 })
+  t.intercept(globalThis, 'clearTimeout', { value: stopTimer })
+  t.intercept(globalThis, 'setTimeout', {
+    value(run: () => void, afterMs: number) {
+      const runOnce = () => {
+        stopTimer()
+        run()
+      }
+      return Object.assign(timer, { run: runOnce, afterMs })
     },
   })
   const writes: { uses: Record<string, number>; skipsLocked: boolean; end(error?: Error): void }[] = []
-  /** Keys whose rows somebody holds. */
-  const locked: string[] = []
+  /** Keys that are as the writer knows them, and those whose rows somebody holds. */
+  const [confirmed, locked]: [string[], string[]] = [[], []]
   const modes: string[] = []
   const sizes: number[] = []
   const lastUsed = createLastUsed({
     keys: {
-      touch: (uses, { skipsLocked = false } = {}) =>
+      touch: (given, { skipsLocked = false } = {}) =>
         new Promise((resolve, reject) => {
+          const uses = Object.fromEntries(given.map(({ key, atS }) => [key.id, atS]))
+          const of = (ids: string[]) => ids.filter((id) => id in uses)
           const end = (error?: Error) =>
-            error ? reject(error) : resolve(locked.filter((id) => uses.has(id)))
-          writes.push({ uses: Object.fromEntries(uses), skipsLocked, end })
+            error ? reject(error) : resolve({ confirmed: of(confirmed), skipped: of(locked), nowS: 1000 })
+          writes.push({ uses, skipsLocked, end })
           if (!held) end()
         }),
     },
     onBatch: (size) => sizes.push(size),
     onMode: (written, reason) => modes.push(written ? `written${reason}` : reason),
   })
+  const note = (id: string, atS: number) => lastUsed.note(cachedKey({ id }), atS)
   const pendingOf = (keyId: string) => lastUsed.pending()(keyId)
   /** Ends the last write, and has the timer begin the next one. */
   const next = async (error?: Error) => {
@@ -41,36 +49,36 @@ function open(t: Test, { held = false } = {}) {
     timer.run()
     await nextTurn()
   }
-  return { lastUsed, pendingOf, writes, locked, modes, sizes, timer, next }
+  return { lastUsed, note, pendingOf, writes, confirmed, locked, modes, sizes, timer, next }
 }
 
 t.test('uses are written within a second, the latest of each key, in one statement', async (t) => {
-  const { lastUsed, writes, sizes, timer, next } = open(t)
-  t.equal(timer.everyMs, 100)
-  lastUsed.note('apk_1', 100)
-  lastUsed.note('apk_2', 200)
-  lastUsed.note('apk_1', 102)
-  lastUsed.note('apk_1', 101)
+  const { lastUsed, note, writes, sizes, timer, next } = open(t)
+  note('apk_1', 100)
+  note('apk_2', 200)
+  note('apk_1', 102)
+  note('apk_1', 101)
   t.strictSame(writes, [], 'not while requests are answered')
+  t.equal(timer.afterMs, 100)
   await next()
   t.strictSame(writes[0]!.uses, { apk_1: 102, apk_2: 200 })
   t.strictSame(sizes, [2])
   await lastUsed.close()
   t.equal(writes.length, 1, 'nothing is written twice')
-  t.equal(timer.everyMs, 0, 'the timer is stopped')
+  t.equal(timer.afterMs, 0, 'there is no timer without a use')
 })
 
 t.test('a use is pending until it is in Postgres, and one write follows another', async (t) => {
-  const { lastUsed, pendingOf, writes, timer, next } = open(t, { held: true })
+  const { lastUsed, note, pendingOf, writes, timer, next } = open(t, { held: true })
   t.equal(pendingOf('apk_1'), null)
-  lastUsed.note('apk_1', 100)
+  note('apk_1', 100)
   t.equal(pendingOf('apk_1'), 100)
   await next()
   t.equal(pendingOf('apk_1'), 100, 'also while it is being written')
-  lastUsed.note('apk_1', 105)
+  note('apk_1', 105)
   t.equal(pendingOf('apk_1'), 105)
   timer.run()
-  t.equal(writes.length, 1)
+  t.equal(writes.length, 1, 'there is no timer during a write')
   await next()
   t.equal(writes.length, 2)
   t.equal(pendingOf('apk_1'), 105)
@@ -82,21 +90,21 @@ t.test('a use is pending until it is in Postgres, and one write follows another'
 })
 
 t.test('what could not be written stays pending, and is written again with what came since', async (t) => {
-  const { lastUsed, pendingOf, writes, next } = open(t, { held: true })
-  lastUsed.note('apk_1', 100)
-  lastUsed.note('apk_2', 100)
+  const { note, pendingOf, writes, next } = open(t, { held: true })
+  note('apk_1', 100)
+  note('apk_2', 100)
   await next()
-  lastUsed.note('apk_2', 103)
-  lastUsed.note('apk_3', 104)
+  note('apk_2', 103)
+  note('apk_3', 104)
   await next(new Error('down'))
   t.equal(pendingOf('apk_1'), 100)
   t.strictSame(writes[1]!.uses, { apk_1: 100, apk_2: 103, apk_3: 104 })
 })
 
 t.test('after a failure, rows that somebody holds are skipped until they are free', async (t) => {
-  const { lastUsed, pendingOf, writes, locked, modes, next } = open(t, { held: true })
-  lastUsed.note('apk_1', 100)
-  lastUsed.note('apk_2', 100)
+  const { note, pendingOf, writes, locked, modes, next } = open(t, { held: true })
+  note('apk_1', 100)
+  note('apk_2', 100)
   await next()
   await next(new Error('statement timeout'))
   locked.push('apk_1')
@@ -105,7 +113,7 @@ t.test('after a failure, rows that somebody holds are skipped until they are fre
   t.equal(pendingOf('apk_1'), 100)
   locked.pop()
   await next()
-  lastUsed.note('apk_3', 101)
+  note('apk_3', 101)
   await next()
   t.strictSame(
     writes.map(({ uses, skipsLocked }) => [Object.keys(uses).join(' '), skipsLocked]),
@@ -119,12 +127,39 @@ t.test('after a failure, rows that somebody holds are skipped until they are fre
   t.strictSame(modes, ['statement timeout', 'written'])
 })
 
+t.test(
+  'a copy is renewed if Postgres has the key as it is there, as of the start of the write',
+  async (t) => {
+    const clock = setClock(t)
+    const { lastUsed, writes, confirmed, next } = open(t, { held: true })
+    const beganMs = performance.now()
+    const copies = {
+      apk_same: cachedKey({ readAtMs: beganMs - 4000, expiresAt: 1005, expiresAtMonoMs: 1 }),
+      apk_changed: cachedKey({ readAtMs: beganMs - 4000 }),
+      apk_staleHash: cachedKey({ readAtMs: beganMs - 4000, hasStaleHash: true }),
+      apk_readMeanwhile: cachedKey({ readAtMs: beganMs + 10, expiresAt: 1005, expiresAtMonoMs: 2 }),
+    }
+    for (const [id, copy] of Object.entries(copies)) lastUsed.note(Object.assign(copy, { id }), 100)
+    confirmed.push('apk_same', 'apk_staleHash', 'apk_readMeanwhile')
+    await next()
+    clock.advance(300)
+    writes[0]!.end()
+    await nextTurn()
+    t.match(copies, {
+      apk_same: { readAtMs: beganMs, expiresAtMonoMs: beganMs + 5000 },
+      apk_changed: { readAtMs: beganMs - 4000 },
+      apk_staleHash: { readAtMs: beganMs - 4000 },
+      apk_readMeanwhile: { readAtMs: beganMs + 10, expiresAtMonoMs: 2 },
+    })
+  },
+)
+
 t.test('a failure to write is reported once, with the reason, and so is the recovery', async (t) => {
-  const { lastUsed, modes, next } = open(t, { held: true })
-  lastUsed.note('apk_1', 100)
+  const { note, modes, next } = open(t, { held: true })
+  note('apk_1', 100)
   await next()
   for (const [i, fault] of ['down', 'still down', null, null, 'down again'].entries()) {
-    lastUsed.note('apk_2', 200 + i)
+    note('apk_2', 200 + i)
     await next(fault === null ? undefined : new Error(fault))
   }
   await next(new Error('still'))
@@ -132,10 +167,10 @@ t.test('a failure to write is reported once, with the reason, and so is the reco
 })
 
 t.test('closing waits for the write under way, then writes what is pending', async (t) => {
-  const { lastUsed, writes, next } = open(t, { held: true })
-  lastUsed.note('apk_1', 100)
+  const { lastUsed, note, writes, next } = open(t, { held: true })
+  note('apk_1', 100)
   await next()
-  lastUsed.note('apk_1', 101)
+  note('apk_1', 101)
   let closed = false
   const closing = lastUsed.close().then(() => {
     closed = true
@@ -151,8 +186,8 @@ t.test('closing waits for the write under way, then writes what is pending', asy
 })
 
 t.test('closing tries only once to write to a Postgres that is down', async (t) => {
-  const { lastUsed, writes, modes } = open(t, { held: true })
-  lastUsed.note('apk_1', 100)
+  const { lastUsed, note, writes, modes } = open(t, { held: true })
+  note('apk_1', 100)
   const closing = lastUsed.close()
   await nextTurn()
   writes[0]!.end(new Error('down'))
@@ -164,8 +199,8 @@ t.test('closing tries only once to write to a Postgres that is down', async (t) 
 t.test(
   'many keys go in statements of bounded size, each key in one of them, neighbours in others',
   async (t) => {
-    const { lastUsed, writes } = open(t)
-    for (let i = 0; i < 12_345; i++) lastUsed.note(`apk_${i}`, i + 1)
+    const { lastUsed, note, writes } = open(t)
+    for (let i = 0; i < 12_345; i++) note(`apk_${i}`, i + 1)
     await lastUsed.close()
     const statements = writes.map(({ uses }) => Object.entries(uses))
     t.ok(statements.every((uses) => uses.length <= 500))
@@ -179,9 +214,9 @@ t.test(
 )
 
 t.test('however many keys are used while Postgres is down, memory is bounded', async (t) => {
-  const { lastUsed, writes } = open(t)
-  for (let i = 0; i < 250_000; i++) lastUsed.note(`apk_${i}`, 1)
-  lastUsed.note('apk_0', 2)
+  const { lastUsed, note, writes } = open(t)
+  for (let i = 0; i < 250_000; i++) note(`apk_${i}`, 1)
+  note('apk_0', 2)
   await lastUsed.close()
   const written = new Map(writes.flatMap(({ uses }) => Object.entries(uses)))
   t.ok(written.size >= 100_000 && written.size <= 200_000, `${written.size} keys`)

@@ -7,8 +7,10 @@ import type { Pool } from '../../src/postgres/pool.ts'
 import { createUsageStore } from '../../src/postgres/usage.ts'
 import { newId } from '../../src/rules/id.ts'
 import type { MintedKey } from '../../src/rules/new-key.ts'
+import type { KeyUse } from '../../src/stores.ts'
+import { cachedKey } from '../guard/gated.ts'
 import { startPrivatePostgres } from '../services/index.ts'
-import { actor, newKeyOf, nowS, openStores, storesOn } from './open-stores.ts'
+import { actor, newKeyOf, nowS, openStores, storesOn, useOf } from './open-stores.ts'
 
 const { url, keys, users, sql, makeUser, makeKey, whileUncommitted } = await openStores(t)
 
@@ -177,7 +179,7 @@ t.test('last uses of many keys are written at once, and never moved back', async
   const lastUses = () =>
     Promise.all([one, other].map(async ({ id }) => (await keys.get(id, user.id))!.lastUsedAt))
   const atS = nowS() - 60
-  const touch = (...uses: [id: string, atS: number][]) => keys.touch(new Map(uses))
+  const touch = (...uses: [id: string, atS: number][]) => keys.touch(uses.map(([id, at]) => useOf(id, at)))
   await touch([one.id, atS], [other.id, atS - 5], [newId('apk_'), atS])
   t.strictSame(await lastUses(), [atS, atS - 5])
   await touch([one.id, atS - 1], [other.id, atS + 1])
@@ -185,11 +187,11 @@ t.test('last uses of many keys are written at once, and never moved back', async
   await touch()
   await sql.begin(async (tx) => {
     await tx`select from api_keys where id = ${one.id} for update`
-    const uses = new Map([one.id, other.id, newId('apk_')].map((id) => [id, atS + 7]))
-    t.strictSame(await keys.touch(uses, { skipsLocked: true }), [one.id])
+    const uses = [one.id, other.id, newId('apk_')].map((id) => useOf(id, atS + 7))
+    t.match(await keys.touch(uses, { skipsLocked: true }), { skipped: [one.id] })
   })
   t.equal((await keys.get(other.id, user.id))!.lastUsedAt, atS + 7)
-  t.strictSame(await keys.touch(new Map([[one.id, atS]]), { skipsLocked: true }), [])
+  t.match(await keys.touch([useOf(one.id, atS)], { skipsLocked: true }), { skipped: [] })
   t.equal((await keys.get(one.id, user.id))!.version, 1, 'a use is no change')
   await touch([one.id, atS + 86_400])
   const [ahead] = await lastUses()
@@ -199,13 +201,47 @@ t.test('last uses of many keys are written at once, and never moved back', async
   t.equal((await lastUses())[1], row!.next, 'some milliseconds make no difference')
 })
 
+t.test('a use confirms a key that is usable and just as a look-up has found it', async (t) => {
+  const user = await makeUser()
+  const { id, hash } = await makeKey(user.id)
+  let atS = nowS() - 3600
+  const found = async () => (await keys.findByHash([hash])).found[0]!
+  const confirmed = async (key: KeyUse['key'], options = {}) => {
+    const touched = await keys.touch([{ key, atS: ++atS }], options)
+    t.ok(Math.abs(touched.nowS - Date.now() / 1000) < 60)
+    return touched.confirmed
+  }
+  const known = await found()
+  t.strictSame(await confirmed(known), [id])
+  t.strictSame(await confirmed(known, { skipsLocked: true }), [id])
+  t.strictSame((await keys.touch([{ key: known, atS }])).confirmed, [], 'the use is stored already')
+  for (const more of [
+    { userId: newId('usr_') },
+    { rateLimitRpm: known.rateLimitRpm + 1 },
+    { expiresAt: nowS() + 3600 },
+    { version: known.version + 1 },
+    { version: known.version - 1 },
+  ])
+    t.strictSame(await confirmed({ ...known, ...more }), [], JSON.stringify(more))
+  for (const expiry of ['2099-01-01T00:00:00.7Z', 'infinity', '-infinity']) {
+    await sql`update api_keys set expires_at = ${expiry}::text::timestamptz where id = ${id}`
+    t.strictSame(await confirmed(await found()), expiry === '-infinity' ? [] : [id], expiry)
+  }
+  await sql`update api_keys set expires_at = null, revoked_at = now() where id = ${id}`
+  t.strictSame(await confirmed(known), [])
+  await sql`update api_keys set revoked_at = null where id = ${id}`
+  t.strictSame(await confirmed(known), [id])
+  await sql`update users set deleted_at = now() where id = ${user.id}`
+  t.strictSame(await confirmed(known), [])
+})
+
 t.test('instances that write the last uses of the same keys do not block each other', async (t) => {
   const user = await makeUser()
   const made = await Promise.all(Array.from({ length: 40 }, () => makeKey(user.id)))
   const atS = nowS() - 60
   const writes = Array.from({ length: 30 }, (_, i) => {
-    const uses = made.map(({ id }): [string, number] => [id, atS + i])
-    return keys.touch(new Map(i % 2 ? uses : uses.reverse()))
+    const uses = made.map(({ id }) => useOf(id, atS + i))
+    return keys.touch(i % 2 ? uses : uses.reverse())
   })
   await Promise.all(writes)
   for (const { id } of made) t.equal((await keys.get(id, user.id))!.lastUsedAt, atS + 29)
@@ -230,7 +266,7 @@ t.test(
     }
     const before = await pages()
     const lastUsed = createLastUsed({ keys })
-    for (const id of ids) lastUsed.note(id, nowS())
+    for (const id of ids) lastUsed.note(cachedKey({ id }), nowS())
     await lastUsed.close()
     const after = await pages()
     const stayed = ids.filter((id) => after.get(id) === before.get(id)).length
@@ -270,7 +306,7 @@ t.test('a key whose hash changes while it is to be stored under another one keep
 t.test('last uses and other hashes are written in the order of the ids, as changes are made', async (t) => {
   const user = await makeUser()
   for (const write of [
-    (made: MintedKey[]) => keys.touch(new Map(made.map(({ id }) => [id, nowS()]))),
+    (made: MintedKey[]) => keys.touch(made.map(({ id }) => useOf(id))),
     (made: MintedKey[]) =>
       keys.rehash(
         made.map(({ id, hash }) => ({ id, from: hash.toString('hex'), to: hash.toString('hex') })),

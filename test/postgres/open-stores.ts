@@ -10,7 +10,7 @@ import { newId } from '../../src/rules/id.ts'
 import { keyHasher } from '../../src/rules/key-hasher.ts'
 import { keyMinter } from '../../src/rules/new-key.ts'
 import { tokenFormat } from '../../src/rules/token.ts'
-import type { Actor, KeyVersion, StoredKey } from '../../src/stores.ts'
+import type { Actor, KeyUse, KeyVersion, StoredKey } from '../../src/stores.ts'
 import { until } from '../process/until.ts'
 import { openDatabase, useServices } from '../services/index.ts'
 
@@ -105,6 +105,12 @@ export const actor = (keyId: string | null = null): Actor => ({
   path: '/v1/keys',
   ip: '192.0.2.1',
   userAgent: 'test',
+})
+
+/** A use by an instance that knows `more` of the key. */
+export const useOf = (id: string, atS = nowS(), more: Partial<KeyUse['key']> = {}): KeyUse => ({
+  key: { id, userId: 'usr_1', rateLimitRpm: 1, expiresAt: null, version: 1, ...more },
+  atS,
 })
 
 export const nowS = () => Math.floor(Date.now() / 1000)

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { newId } from '../../src/rules/id.ts'
 import { until } from '../process/until.ts'
-import { actor, nowS, openStores } from './open-stores.ts'
+import { actor, nowS, openStores, useOf } from './open-stores.ts'
 
 const { users, keys, audit, sql, published, makeUser, makeKey, whileUncommitted } = await openStores(t)
 
@@ -144,7 +144,7 @@ t.test('all keys of a user change although their last uses are being written', a
     let work: Promise<unknown>[] = []
     await sql.begin(async (tx) => {
       await tx`select from api_keys where id = ${second} for update`
-      const touching = keys.touch(new Map([third, second, first].map((id) => [id, nowS()])))
+      const touching = keys.touch([third, second, first].map((id) => useOf(id)))
       await until('the uses wait', () => waiting(1))
       const changing = act(user.id, actor())
       await until('the change waits', () => waiting(2))

@@ -5,6 +5,7 @@ import t from 'tap'
 import { Redis } from '../../src/redis/ioredis.ts'
 import { versionKey } from '../../src/redis/scripts.ts'
 import { poolBounds } from '../../src/wiring/pools.ts'
+import { cachedKey } from '../guard/gated.ts'
 import { makeCaller, startInstance } from '../instance.ts'
 import { openDatabase, startPrivateRedis, startTcpProxy, useServices } from '../services/index.ts'
 import { until } from './until.ts'
@@ -99,7 +100,7 @@ t.test('the log says what is not written while Postgres is down, and when it is 
     instance.log.filter((line) => line.level === levels[level] && about.test(String(line.msg)))
   const tasks = [/^last uses are/, /^this instance .* itself/, /^usage is/]
   await until('it says so', () => {
-    instance.service.lastUsed.note(id, Math.floor(Date.now() / 1000))
+    instance.service.lastUsed.note(cachedKey({ id }), Math.floor(Date.now() / 1000))
     return tasks.every((about) => said('warn', about).length > 0)
   })
   await network.heal()

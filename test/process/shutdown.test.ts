@@ -163,7 +163,7 @@ t.test(
       // The regular writing of uses waits for this one key, so it cannot have written the other's use.
       await tx`select from api_keys where id = ${caller.id} for update`
       await verify(caller.token)
-      await lockWaitOf(sql, '%touch_keys%')
+      await lockWaitOf(sql, '%touch_and_confirm_keys%')
       await verify(other.token)
       // Last: it may wait for 5 s only.
       const at = `PATCH ${service.url}/v1/keys/${caller.id}`

@@ -42,10 +42,10 @@ const gate = of(
   ['nothing is ever confirmed', "if (typeof version === 'string')", 'if (false)'],
   [
     'a read of one request serves the others',
-    "{ ...key, isOwnRead: role === 'primary' }",
-    "Object.assign(key, { isOwnRead: role === 'primary' })",
+    '{ ...key, ownReadOf: key }',
+    'Object.assign(key, { ownReadOf: key })',
   ],
-  ['a first read from a standby is enough', "isOwnRead: role === 'primary'", 'isOwnRead: true'],
+  ['a first read from a standby is enough', "role === 'primary' ? { ...key", 'true ? { ...key'],
   [
     'a standby that may lack a change confirms its version',
     "found.role === 'primary' && found.key.version >= minVersionOf(version)",
@@ -68,6 +68,32 @@ const reader = of(
     '(lookups[hashes.hash] ??= lookups.add(hashes).finally(() => delete lookups[hashes.hash]))',
   ],
 )
+
+const renewal = [
+  ...of(
+    'src/guard/last-used.ts',
+    [
+      'a copy is renewed as of the reply',
+      'renew(writing.get(keyId).key, beganMs, nowS)',
+      'renew(writing.get(keyId).key, performance.now(), nowS)',
+    ],
+    [
+      'a copy is renewed that Postgres does not confirm',
+      'for (const keyId of confirmed)',
+      'for (const keyId of writing.keys())',
+    ],
+  ),
+  ...of('src/guard/key-reader.ts', [
+    'a version is confirmed by a read before its lease',
+    'key.readAtMs > askedAtMs',
+    'true',
+  ]),
+  ...of('test/simulation/stores.ts', [
+    'a use confirms whatever is known of its key',
+    'key.version === known.version',
+    'true || key.version',
+  ]),
+]
 
 const oldCopies = of(
   'src/guard/old-copies.ts',
@@ -180,6 +206,7 @@ export const bugs: Bug[] = [
   ...decide,
   ...gate,
   ...reader,
+  ...renewal,
   ...oldCopies,
   ...publication,
   ...scripts,

@@ -1,6 +1,7 @@
 /** One instance: the real guard, counter and publication on the models of its servers. */
 import { createGate } from '../../src/guard/gate.ts'
 import { createKeyCache } from '../../src/guard/key-cache.ts'
+import { createLastUsed } from '../../src/guard/last-used.ts'
 import { createOldCopies } from '../../src/guard/old-copies.ts'
 import { createPublish } from '../../src/guard/publish.ts'
 import { createRefusals } from '../../src/guard/refusals.ts'
@@ -88,7 +89,7 @@ export function createInstance(world: World, process: Process): Instance {
     ...{ hasher, keys: stores.keys, counter: watched(counter, world) },
     cache: createKeyCache(1000),
     oldCopies: oldCopies.allowed,
-    onUse() {},
+    onUse: createLastUsed(stores).note,
     onStaleHash() {},
   })
   invalidateCache = gate.invalidateBefore
@@ -117,7 +118,7 @@ export function createInstance(world: World, process: Process): Instance {
 
 const createLinks = () => ({
   ...{ redis: createLink(), lookups: createLink(), management: createLink() },
-  ...{ refusals: createLink(), reports: createLink() },
+  ...{ background: createLink(), refusals: createLink(), reports: createLink() },
 })
 
 const watched = (counter: Counter, world: World): Pick<Counter, 'hit' | 'confirm' | 'raise'> => ({

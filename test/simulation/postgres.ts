@@ -7,6 +7,8 @@ import { type Process, startMs, type Time, type Trace } from './time.ts'
 
 export interface PostgresServer {
   readonly keys: Map<string, KeyCredential>
+  /** Last uses by key, in Unix seconds. */
+  readonly uses: Map<string, number>
   /** The request ids of committed refusals. */
   readonly audit: Set<string>
   /** What each instance has reported. */
@@ -22,6 +24,7 @@ export interface PostgresServer {
 
 export const createPostgres = (): PostgresServer => ({
   keys: new Map(),
+  uses: new Map(),
   audit: new Set(),
   instances: new Map(),
   fence: 0,

@@ -116,6 +116,40 @@ function flushed(cast: Cast): Scene {
   }
 }
 
+/** The first read of `b` is from before the change, which Redis has lost when it asks for another read. */
+function firstRead(cast: Cast): Scene {
+  const { chance, atMs, b } = cast
+  const lostAtMs = atMs + chance.between(5, 100)
+  return {
+    cacheTtlMs: 3000,
+    outageTtlMs: 2500,
+    actions: [
+      { at: atMs - 1000, do: 'delay', instance: b, server: 'lookups', for: 1500, ms: 400 },
+      request(atMs - chance.between(0, 300), b),
+      change(cast),
+      { at: lostAtMs, do: 'flush redis' },
+      ...several(chance, 4, () => request(lostAtMs + chance.between(300, 2000), b)),
+    ],
+  }
+}
+
+/** `b` writes its last use just before the change, and gets the reply long after it. */
+function slowWrite(cast: Cast): Scene {
+  const { chance, atMs, b } = cast
+  return {
+    cacheTtlMs: 3000,
+    outageTtlMs: chance.oneOf([0, 2500]),
+    actions: [
+      redisLost(cast),
+      request(atMs - chance.between(1150, 1200), b),
+      request(atMs - chance.between(101, 108), b),
+      { at: atMs - chance.between(0, 3), do: 'hold', instance: b, server: 'background', for: 1500 },
+      change(cast),
+      ...several(chance, 3, () => request(atMs + chance.between(3000, 4600), b)),
+    ],
+  }
+}
+
 /** The key is revoked a second time, by an instance that has Redis, while the first one waits. */
 function repeated(cast: Cast): Scene {
   const { chance, atMs, a, b, c } = cast
@@ -206,8 +240,8 @@ function longSilence(cast: Cast): Scene {
 
 /** The last two take a minute of virtual time, so they are rare. */
 export const scenes: ((cast: Cast) => Scene)[] = [
-  ...[split, rollback, overtaken, flushed, repeated, crossed, forgotten].flatMap((scene) =>
-    Array(8).fill(scene),
+  ...[split, rollback, overtaken, flushed, firstRead, slowWrite, repeated, crossed, forgotten].flatMap(
+    (scene) => Array(8).fill(scene),
   ),
   longWait,
   longSilence,

@@ -7,7 +7,7 @@ export const keyCount = 2
 
 /** What an instance has a connection to: Redis, the pools of Postgres, or all of these. */
 export type Peer = 'redis' | 'postgres' | Pool
-export const pools = ['lookups', 'management', 'refusals', 'reports'] as const
+export const pools = ['lookups', 'management', 'background', 'refusals', 'reports'] as const
 export type Pool = (typeof pools)[number]
 
 /** `expire`: in two seconds. `delete owner`: of all keys. */

@@ -1,14 +1,14 @@
 /** What src/postgres does, on the model of Postgres. */
 import { runPublished } from '../../src/postgres/published.ts'
 import { silenceMs } from '../../src/rules/clock-rates.ts'
-import type { AuditLog, InstanceStore, KeyStore, KeyVersion, Publish } from '../../src/stores.ts'
+import type { AuditLog, InstanceStore, KeyStore, KeyUse, KeyVersion, Publish } from '../../src/stores.ts'
 import type { Instance, World } from './instance.ts'
 import { createModelPool, keysBehind, type PostgresServer, type Statement } from './postgres.ts'
 import type { Change, Pool } from './schedule.ts'
 import { startMs } from './time.ts'
 
 export interface Stores {
-  keys: Pick<KeyStore, 'findByHash'>
+  keys: Pick<KeyStore, 'findByHash' | 'touch'>
   audit: Pick<AuditLog, 'recordRefusals'>
   instances: Pick<InstanceStore, 'fences' | 'report' | 'remove'>
   /** Resolves to the versions that were answered. */
@@ -16,15 +16,17 @@ export interface Stores {
 }
 
 /** As in src/wiring/pools.ts. */
-const timeouts: Record<Pool, number> = { lookups: 1000, management: 1100, refusals: 1200, reports: 1000 }
+const timeouts: Record<Pool, number> = {
+  ...{ lookups: 1000, management: 1100, background: 5000, refusals: 1200, reports: 1000 },
+}
 
 export function createStores(world: World, instance: Instance): Stores {
   const { time, chance, postgres: server, trace } = world
   const { process, links } = instance
   const pool = (name: Pool) =>
     createModelPool(time, chance, process, { server, link: links[name], timeoutMs: timeouts[name], trace })
-  const [lookups, management, refusals, reports] = [
-    ...[pool('lookups'), pool('management'), pool('refusals'), pool('reports')],
+  const [lookups, management, background, refusals, reports] = [
+    ...[pool('lookups'), pool('management'), pool('background'), pool('refusals'), pool('reports')],
   ] as const
   const statement =
     (on: ReturnType<typeof pool>): Statement =>
@@ -45,6 +47,11 @@ export function createStores(world: World, instance: Instance): Stores {
           ({ found }) => found.map(({ id, version }) => `reads version ${version} of ${id}`).join(', '),
         )
       },
+      touch: (uses) =>
+        statement(background)(
+          (server, nowS) => ({ confirmed: touched(server, uses), skipped: [], nowS }),
+          ({ confirmed }) => (confirmed.length > 0 ? `confirms ${confirmed.join(', ')}` : undefined),
+        ),
     },
     audit: {
       recordRefusals: (records) =>
@@ -63,6 +70,23 @@ export function createStores(world: World, instance: Instance): Stores {
         return versions
       }),
   }
+}
+
+/** As sql/postgres/027.do.confirm-used-keys.sql. */
+function touched({ keys, uses }: PostgresServer, given: KeyUse[]): string[] {
+  const stored = given.filter(({ key: { id }, atS }) => (uses.get(id) ?? 0) < atS)
+  for (const { key, atS } of stored) uses.set(key.id, atS)
+  return stored
+    .map(({ key }) => ({ known: key, key: keys.get(key.id)! }))
+    .filter(
+      ({ known, key }) =>
+        key.version === known.version &&
+        key.rateLimitRpm === known.rateLimitRpm &&
+        key.expiresAt === known.expiresAt &&
+        key.revokedAt === null &&
+        !key.ownerDeleted,
+    )
+    .map(({ key }) => key.id)
 }
 
 /** As src/postgres/keys.ts and users.ts: what must be published. */
