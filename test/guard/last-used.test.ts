@@ -63,9 +63,9 @@ t.test('uses are written within a second, the latest of each key, in one stateme
   await next()
   t.strictSame(writes[0]!.uses, { apk_1: 102, apk_2: 200 })
   t.strictSame(sizes, [2])
+  t.equal(timer.afterMs, 0, 'there is no timer without a use')
   await lastUsed.close()
   t.equal(writes.length, 1, 'nothing is written twice')
-  t.equal(timer.afterMs, 0, 'there is no timer without a use')
 })
 
 t.test('a use is pending until it is in Postgres, and one write follows another', async (t) => {
