@@ -42,7 +42,7 @@ export function lastRelevantLine(output: string): string {
   if (early !== undefined) return early.trim().replaceAll('\n', ' ')
   const lines = output.trimEnd().split('\n')
   const reason =
-    lines.find((line) => line.includes('No space left on device')) ??
+    lines.find((line) => /No space left on device|wrote only \d+ of/.test(line)) ??
     lines.findLast((line) => /\b(FATAL|PANIC|initdb: error|pg_ctl): /.test(line)) ??
     lines.at(-1) ??
     ''
