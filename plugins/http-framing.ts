@@ -31,7 +31,9 @@ const timedOutPerTurn = 16
 
 /** The response to the request that came last on a connection. */
 const latest = Symbol('latest response')
-type Connection = Socket & { [latest]?: ServerResponse }
+/** How many requests of a connection wait for the responses before theirs. */
+const waiting = Symbol('waiting requests')
+type Connection = Socket & { [latest]?: ServerResponse; [waiting]?: number }
 
 export default fp<HttpFramingOptions>(
   async (app, { newRequestId }) => {
@@ -120,13 +122,19 @@ export function responseDue(socket: Connection): ServerResponse | null {
  * those before it are sent, and never after the last one.
  */
 function afterEarlierResponses({ raw }: FastifyRequest, reply: FastifyReply, run: () => void) {
-  // Stop reading meanwhile, or the requests behind would queue up without bound.
-  // After this turn: with the end of a request without a body, Node resumes the socket.
-  process.nextTick(() => {
-    if (reply.raw.socket === null) raw.socket.pause()
-  })
+  const socket: Connection = raw.socket
+  if (socket[waiting] === undefined) {
+    socket[waiting] = 0
+    // Node resumes it with the end of each request, and when a body is read.
+    socket.on('resume', () => {
+      if (socket[waiting]! > 0) socket.pause()
+    })
+  }
+  // Stop reading until the last one runs, or the requests behind would queue up without bound.
+  socket[waiting]++
+  socket.pause()
   reply.raw.once('socket', () => {
-    raw.socket.resume()
+    if (--socket[waiting]! === 0) socket.resume()
     run()
   })
 }

@@ -105,6 +105,40 @@ t.test('a connection is read on when its requests were answered at once', async 
   }
 })
 
+for (const [kind, request] of [
+  ['without a body', get],
+  ['with a body', 'POST / HTTP/1.1\r\nHost: x\r\nContent-Type: text/odd\r\nContent-Length: 2\r\n\r\n{}'],
+] as const)
+  t.test(`nothing is read of a connection while requests ${kind} wait on it`, async (t) => {
+    const { app } = otherApp(t)
+    app.addContentTypeParser('text/odd', (_request, payload, done) => payload.on('end', done).resume())
+    const releases: (() => void)[] = []
+    let holds = true
+    async function handler() {
+      const { held, release } = hold()
+      releases.push(release)
+      if (holds) await held
+      return 'ok'
+    }
+    app.get('/', handler)
+    app.post('/', handler)
+    const { client, connection, statuses } = await open(t, app)
+    const count = 10_000
+    client.write(request.repeat(count))
+    await until('the first one runs', () => releases.length === 1)
+    const { bytesRead } = connection
+    for (let answered = 0; answered < 20; answered++) {
+      releases[answered]!()
+      await until('the next one runs', () => releases.length === answered + 2)
+    }
+    t.equal(connection.bytesRead, bytesRead)
+    holds = false
+    releases[20]!()
+    client.end()
+    await once(client, 'end')
+    t.equal(statuses().length, count)
+  })
+
 t.test('a client that never closes its end does not keep a refused connection open', async (t) => {
   const { app } = otherApp(t)
   const { client, connection } = await open(t, app, { allowHalfOpen: true })
