@@ -103,7 +103,9 @@ const spoil: Record<string, (caller: { id: string; token: string; userId: string
 
 for (const [reason, meanwhile] of Object.entries(spoil)) {
   t.test(`a key that is ${reason} before the body arrives changes and creates nothing`, async (t) => {
-    for (const change of ['PATCH /v1/keys/:id', 'POST /v1/keys', 'POST /v1/keys/:id/rotate']) {
+    for (const change of [
+      ...['PATCH /v1/keys/:id', 'DELETE /v1/keys/:id', 'POST /v1/keys', 'POST /v1/keys/:id/rotate'],
+    ]) {
       const caller = await makeCaller(instance)
       const target = await makeKey(instance, { userId: caller.userId, name: 'before' })
       const json = change.endsWith('rotate') ? { expires_in: 60 } : { name: 'after' }
