@@ -62,7 +62,10 @@ t.test('a created key works at once, on every instance, for its user and with it
 })
 
 t.test('a key does not expire in the second in which it is created', async (t) => {
-  expectError(t, await create({ name: 'x', expires_at: nowS() }), 'invalid_parameter', 'expires_at')
+  const answer = await create({ name: 'x', expires_at: nowS() })
+  expectError(t, answer, 'invalid_parameter', 'expires_at')
+  const saidS = Number(/it is now (\d+)\./.exec(answer.body.error.suggestion)?.[1])
+  t.ok(Math.abs(saidS - nowS()) <= 60, `${saidS} is now`)
 })
 
 t.test('no key is given a higher limit than the operator allows', async (t) => {
@@ -103,6 +106,7 @@ t.test('a name that contains an API key is 400, for a creation and a change', as
     ]) {
       expectError(t, answer, 'invalid_parameter', 'name')
       t.notOk(answer.text.includes(secret), 'and the error does not repeat it')
+      t.match(answer.body.error.suggestion, /revoke it/)
     }
   }
   t.equal(await countKeys(sql), keys)

@@ -110,6 +110,7 @@ t.test('a user at MAX_KEYS_PER_USER rotates all the same', async (t) => {
   const token = rotated.body.plain_key
   const chained = await rotate(rotated.body.id, { token, json: { expires_in: 60 } }, full)
   expectError(t, chained, 'key_limit_reached', 'expires_in')
+  t.match(chained.body.error.suggestion, /^Rotate without `expires_in`/)
   t.equal((await rotate(rotated.body.id, { token }, full)).status, 201)
 })
 

@@ -77,7 +77,9 @@ t.test('a query that cannot be answered is a 400 that says what to send', async 
     for (const answer of [
       await usage(token, id, `?${query}`),
       await admin('GET', `keys/${id}/usage?${query}`),
-    ])
+    ]) {
       expectError(t, answer, code, param)
+      if (code === 'invalid_parameter') t.match(answer.body.error.suggestion, /^Send /)
+    }
   }
 })
