@@ -38,6 +38,9 @@ const validBodies = fc.record(
   { requiredKeys: ['name'], noNullPrototype: true },
 )
 
+/** The longest and the highest of what is allowed. */
+const atBounds = { name: '🔑'.repeat(255), rate_limit_rpm: 1_000_000_000, expires_at: 4_102_444_799 }
+
 t.test('any valid creation is accepted and returned exactly, then and later', async () => {
   await fc.assert(
     fc.asyncProperty(validBodies, async (body) => {
@@ -50,7 +53,7 @@ t.test('any valid creation is accepted and returned exactly, then and later', as
       assert.deepEqual((await instance.ask('GET', `/v1/keys/${key.id}`, { token })).body, key)
       assert.deepEqual((await instance.ask('GET', '/v1/keys?limit=1', { token })).body.data, [key])
     }),
-    { numRuns: 40 },
+    { numRuns: 40, examples: [[atBounds]] },
   )
 })
 
@@ -194,6 +197,7 @@ t.test('literals that only look like allowed values are rejected', async () => {
   for (const name of ['"\\ud83d"', '"\\udd11\\ud83d"', '"a\\u0000b"', '"\\u0085x"', '{"name":"x"}']) {
     await assertRefused(`{"name":${name}}`, 'invalid_parameter', 'name')
   }
+  await assertRefused(`{"name":"${'🔑'.repeat(256)}"}`, 'invalid_parameter', 'name')
   const deep = 7000
   await assertRefused(`{"name":${'['.repeat(deep)}${']'.repeat(deep)}}`, 'invalid_parameter', 'name')
 })
