@@ -323,6 +323,7 @@ t.test('a version is confirmed under the lease of a hit, until the key changes',
   const lease = await leaseOf(keyId)
   t.equal(await leaseOf(keyId), lease, 'another reader may confirm it meanwhile')
   t.equal(await confirm(keyId, 4, lease), 4)
+  t.ok((await redis.ttl(versionName(keyId))) > 540, 'for ten minutes')
   t.equal(await confirm(keyId, 5, lease), 4, 'a lease is used once')
   await counter.raise([{ keyId, version: 5 }])
   t.match(await confirm(keyId, 4, lease), /^5[?]/)
