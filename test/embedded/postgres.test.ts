@@ -10,6 +10,7 @@ import fs, {
   renameSync,
   rmSync,
   statSync,
+  symlinkSync,
   utimesSync,
   writeFileSync,
 } from 'node:fs'
@@ -206,7 +207,9 @@ t.test("a command uses the service's Postgres and leaves it running", async (t) 
   const dataDir = await usedDir(t)
   const service = await open(t, dataDir)
   const pid = postmasterOf(dataDir)
-  const commands = await Promise.all([1, 2].map(() => open(t, dataDir, 'command')))
+  const link = join(parentDir(t), 'link')
+  symlinkSync(dataDir, link)
+  const commands = await Promise.all([dataDir, link].map((path) => open(t, path, 'command')))
   for (const command of commands) t.equal(command.url, service.url)
   await Promise.all(commands.map((command) => command.stop()))
   t.equal(isAlive(pid), true)
