@@ -5,7 +5,7 @@ import { type AddressInfo, connect, createServer } from 'node:net'
 import postgres from 'postgres'
 import t, { type Test } from 'tap'
 import { migrate } from '../../src/postgres/migrate.ts'
-import { compareSchema } from '../../src/postgres/migrations.ts'
+import { compareSchema, readMigrations } from '../../src/postgres/migrations.ts'
 import { dropAuditPartitions, dropUsagePartitions, ensurePartitions } from '../../src/postgres/partitions.ts'
 import { until } from '../process/until.ts'
 import { openDatabase, useServices } from '../services/index.ts'
@@ -99,6 +99,21 @@ t.test('instances that start together on an empty database migrate it once', asy
     await sql`update schema_version set md5 = 'another' where version = 4`
     await t.rejects(migrate(url), { message: /migration 4 \(create-key\) was changed/ })
   })
+})
+
+t.test('a database of an earlier version gets what it lacks, and keeps its rows', async (t) => {
+  const { url, sql } = await empty(t)
+  const files = await readMigrations()
+  await sql`create table schema_version (version bigint primary key, name text, md5 text, run_at timestamptz)`
+  for (const { script, ...file } of files.slice(0, -2)) {
+    await sql.unsafe(script)
+    await sql`insert into schema_version ${sql(file)}`
+  }
+  await sql`insert into users (id, name) values ('usr_1', 'kept')`
+  const lacking = files.slice(-2).map(({ version, name }) => ({ version, name }))
+  t.strictSame(await migrate(url), lacking)
+  t.strictSame(await migrate(url), [])
+  t.equal((await sql`select from users`).length, 1)
 })
 
 t.test('an instance that looks while another one commits the first migration starts, too', async (t) => {
