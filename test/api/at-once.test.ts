@@ -117,7 +117,7 @@ for (const [reason, meanwhile] of Object.entries(spoil)) {
       t.equal(keys!.length, 2)
       t.equal(keys!.find(({ id }) => id === target.id)!.name, 'before')
       const [entry] = await instance.service.stores.audit.find(/x-request-id: (req_\w+)/i.exec(raw)![1]!)
-      t.match(entry, { event: 'auth.refused', reason, key_id: caller.id })
+      t.match(entry, { event: 'auth.refused', reason, key_id: caller.id, user_id: caller.userId })
     }
   })
 }
