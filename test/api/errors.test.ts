@@ -142,6 +142,8 @@ t.test(
         for (const text of [code, String(status), `href="${base}/docs"`]) t.match(page.text, text)
       }
     }
+    const { text } = await instance.ask('GET', '/docs/errors/unauthorized')
+    t.match(text, 'Bearer &lt;KEY_PREFIX&gt;_...', 'what to do, in HTML')
     const { error } = (await below.ask('GET', '/v1/keys')).body
     t.equal(error.docs_url, 'https://keys.example/base/docs/errors/unauthorized')
   },
