@@ -56,6 +56,8 @@ t.test('a request whose head or body stops arriving is 408', async (t) => {
     expectError(t, answer, 'request_timeout')
     t.equal(answer.headers.get('connection'), 'close')
   }
+  const metrics = await instance.service.metrics.registry.metrics()
+  t.match(metrics, 'latchkey_requests_total{status="408"} 3\n', 'each is counted')
 
   const unused = connect(port, '127.0.0.1')
   const [received] = await once(
