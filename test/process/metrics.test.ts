@@ -27,7 +27,8 @@ t.test('answers are counted by status, and each 429 as rate-limited', async (t) 
   t.equal(await sampleOf(metrics, 'latchkey_requests_total{status="401"}'), 1)
   t.strictSame(metrics.traffic().answers, [0, 0, 3, 0, 4, 0])
   t.equal(await sampleOf(metrics, 'latchkey_requests_total{status="429"}'), 3)
-  t.equal(await sampleOf(metrics, 'latchkey_requests_total{status="500"}'), 0, 'so that the first ones show')
+  for (const status of [201, 500])
+    t.equal(await sampleOf(metrics, `latchkey_requests_total{status="${status}"}`), 0, 'from the start')
   t.equal(await sampleOf(metrics, 'latchkey_requests_total{status="418"}'), undefined)
   t.equal(await sampleOf(metrics, 'latchkey_rate_limited_total'), 3)
   t.equal(await sampleOf(metrics, 'latchkey_rate_limited_total'), 3, 'the same at the next scrape')
@@ -52,6 +53,7 @@ t.test('durations are counted by route and class of status', async (t) => {
   t.equal(await bucket('/v1/verify', '4xx', '+Inf'), 1)
   t.equal(await bucket('none', '4xx', '60'), 0)
   t.equal(await bucket('none', '4xx', '+Inf'), 1)
+  t.equal(metrics.traffic().latencies.at(-1), 1, 'for the dashboard too')
   const of = 'latchkey_request_duration_seconds'
   t.equal(await sampleOf(metrics, `${of}_sum{route="/v1/verify",status="2xx"}`), 0.301)
   t.equal(await sampleOf(metrics, `${of}_count{route="/v1/verify",status="2xx"}`), 2)
@@ -73,6 +75,7 @@ t.test('the difference of two readings of the traffic is what happened in betwee
   t.equal(quantile(0.49, latencyBoundsS, grew('latencies')), 0.00075, 'interpolated within a bucket')
   t.equal(quantile(0.99, latencyBoundsS, grew('latencies')), 0.025)
   t.equal(quantile(1, latencyBoundsS, grew('latencies')), 1)
+  t.equal(quantile(0.5, latencyBoundsS, [2, 0]), 0.00025, 'from zero in the first one')
   t.equal(quantile(0.5, latencyBoundsS, [...latencyBoundsS.map(() => 0), 3]), 60, 'no more is known')
   t.equal(quantile(0.5, latencyBoundsS, after.latencies.fill(0)), null)
 })
@@ -86,7 +89,7 @@ t.test('every refusal reason is there from the start, so that a rate can be comp
     t.equal(count, reason === 'revoked' ? 1 : 0, reason)
   }
   t.equal(await sampleOf(metrics, 'latchkey_refusals_over_budget_total'), 1)
-  for (const queue of ['counter', 'lookups', 'audit'])
+  for (const queue of ['counter', 'lookups', 'audit', 'postgres_management'])
     t.equal(await sampleOf(metrics, `latchkey_shed_total{queue="${queue}"}`), 0, queue)
 })
 
@@ -159,7 +162,11 @@ t.test('the gauges show the state at the moment of the scrape', async (t) => {
   t.equal((await read())[0], 0, 'there is no Redis that could be down')
 })
 
-t.test('metrics that nobody uses any more are freed', async () => {
+t.test('metrics that nobody uses any more are freed, and those of the process are made once', async (t) => {
+  const [one, other] = [createMetrics(), createMetrics()].map(({ registry }) =>
+    registry.getSingleMetric('process_resident_memory_bytes'),
+  )
+  t.ok(one && one === other)
   setFlagsFromString('--expose-gc')
   const collectGarbage = runInNewContext('gc') as () => void
   const registry = new WeakRef(createMetrics().registry)
