@@ -206,10 +206,11 @@ t.test('what Postgres could not rank is ranked when it answers again', async (t)
   for (let i = 0; i < 200; i++) count(`apk_busy${i}`, 20)
   await read('current', 'share')
   count('apk_small', 2)
+  count('apk_busy7', 1)
   limits.apk_small = 2
   setDown(true)
   clock.tick(1000)
-  t.match(await read('current', 'share'), { named: false, keys: [{ id: 'apk_busy0', used: 20 }] })
+  t.match(await read('current', 'share'), { named: false, keys: [{ id: 'apk_busy7', used: 21 }] })
   setDown(false)
   clock.tick(1000)
   t.match(await read('current', 'share'), { named: true, keys: [{ id: 'apk_small', used: 2 }] })
@@ -345,6 +346,20 @@ t.test('between two scans the counts that are shown rise all the same', async (t
   await nextTurn()
   clock.tick(500)
   t.strictSame(used(await later), ['apk_1 10', 'apk_2 9'])
+})
+
+t.test('so do those of a key that is shown by its share only', async (t) => {
+  const { read, count, hold } = openBoard()
+  for (let i = 0; i < 100; i++) count(`apk_busy${i}`, 20)
+  const first = async () => used(await read('current', 'share'))[0]
+  t.equal(await first(), 'apk_1 7')
+  hold()
+  count('apk_1', 3)
+  clock.tick(1000)
+  const later = first()
+  await nextTurn()
+  clock.tick(500)
+  t.equal(await later, 'apk_1 10')
 })
 
 t.test('a minute that is over has its names a second after Postgres is back', async (t) => {

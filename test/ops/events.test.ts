@@ -83,16 +83,21 @@ t.test('without traffic too, it is shown that Postgres is down, and that it is b
 })
 
 t.test('of the busiest keys ten are shown in each order', async (t) => {
+  const user = await makeUser(instance)
+  const { id } = await makeKey(instance, { userId: user.id, rateLimitRpm: 2 })
   const redis = services.connectRedis()
   const minute = Math.floor(Date.now() / 60_000)
   for (let n = 0; n < 11; n++) {
     const key = `rl:{${newId('apk_')}}`
     for (const one of [minute, minute + 1]) await redis.set(`${key}:${one}`, 1000 + n)
   }
+  for (const one of [minute, minute + 1]) await redis.set(`rl:{${id}}:${one}`, 5)
   const { events, leave } = await watch()
   t.teardown(leave)
-  await until('all are read', () => events.counters?.scanned >= 11)
-  t.strictSame([events.counters.used.length, events.counters.share.length], [10, 10])
+  await until('all are read', () => events.counters?.scanned >= 12)
+  const { used, share } = events.counters
+  t.strictSame([used.length, share.length], [10, 10])
+  t.strictSame([used[0].used, share[0].id], [1010, id])
 })
 
 t.test('without tokens there is no session that could end', async (t) => {
