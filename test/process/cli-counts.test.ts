@@ -37,6 +37,7 @@ else {
         one: await used('--limit', '1'),
         printed: (await run('top')).stdout,
         found: (await run('lookup', limited.id)).stdout,
+        counters: (await answerOf('lookup', limited.id)).counters,
       }
     }
     let minute: number
@@ -52,6 +53,7 @@ else {
     const [, count, share, over] = /^(\d+) +2 +(\d+) % +(\d+) +apk_/m.exec(seen.printed)!.map(Number)
     t.strictSame([share, over], [count! * 50, count! - 2])
     t.match(seen.found, new RegExp(`^this minute +${count} requests, ${over} over the limit$`, 'm'))
+    t.match(seen.found, new RegExp(`^last minute +${seen.counters.last.used} requests`, 'm'))
   })
 
   t.test('on a terminal it redraws until q or Ctrl-C, and leaves the screen as it was', async (t) => {

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
+import { tokenFormat } from '../../src/rules/token.ts'
 import { openDatabase, useServices } from '../services/index.ts'
 import { builtCli } from './built.ts'
 import { externalEnv, openCommandLine } from './latchkey.ts'
@@ -87,7 +88,7 @@ t.test('keys of one prefix are all shown, and when one was revoked and last refu
   const both = (await run('lookup', 'lk_same123')).stdout
   for (const { id } of [key, revoked]) t.match(both, id)
   const { stdout } = await run('lookup', revoked.id)
-  t.match(stdout, /^revoked +\d{4}-\S+Z$/m)
+  t.match(stdout, /^created +\d{4}-\S+Z\nlast used +-\nexpires +-\nrevoked +\d{4}-\S+Z$/m)
   t.match(stdout, /\n\nlatest refusals\noccurred .*\n\S+ +req_1 +auth\.refused +revoked /)
 })
 
@@ -104,6 +105,7 @@ t.test('a prefix that is too short or too long says how long one is', async (t) 
   t.match(await run('lookup', 'lk_0000000'), { code: 1, stderr: /nothing found(?!.*all 10)/ })
   const cut = { code: 1, stderr: /nothing found.*; give a whole key, or only its first 10 characters\n$/ }
   t.match(await run('lookup', 'lk_00000000'), cut)
+  t.match(await run('lookup', tokenFormat('lk').mint()), { code: 1, stderr: /nothing found[^;]*\n$/ })
 })
 
 t.test('nothing, or more than there could be, is refused', async (t) => {

@@ -69,7 +69,8 @@ export async function everyCommand(t: Test, run: Run, service: string | null): P
   })
   if (service) t.equal((await verify(second.plain_key)).headers.get('x-ratelimit-limit'), '9')
   t.match(await answerOf('keys', 'get', second.id), { id: second.id, user_id: user.id, name: 'renamed' })
-  t.match(await answerOf('keys', 'list', '--prefix', created.key_prefix), [{ id: created.id }])
+  for (const owner of [[], ['--user', user.id]])
+    t.match(await answerOf('keys', 'list', ...owner, '--prefix', created.key_prefix), [{ id: created.id }])
 
   const revoked = await answerOf('keys', 'revoke', created.id)
   t.same(membersOf(revoked), keyMembers)

@@ -48,6 +48,8 @@ t.test(
     t.match(await status(after), { usable: 3, current: 0, left: 3, previous: 3, other: 0 })
     const printed = await runWith(externalEnv(services, after), 'keys', 'rehash-status')
     t.match(printed.stdout, /^neither +0$/m)
+    const without = await runWith(externalEnv(services, before), 'keys', 'rehash-status')
+    t.match(without.stdout, /^HASH_SECRET_PREVIOUS +not set$/m)
 
     const service = await serve(after)
     t.equal(await verify(service, used), 200)
