@@ -48,6 +48,8 @@ t.test(
     t.match(following.stderr, /^latchkey: Postgres[^\n]*\nlatchkey: Postgres is back\n$/)
 
     await until('the other has them too', () => linesForPeople() === 7)
+    const [header, row] = forPeople.stdout.split('\n') as [string, string]
+    t.equal(row.indexOf('user.created'), header.indexOf('event'), 'in columns')
     t.match(forPeople.stdout, /^occurred +request +event.* actor\n.*Z +req_\w+ +user\.created .* cli:\S+\n/)
     for (const [one, signal] of [
       [following, 'SIGINT'],

@@ -84,6 +84,7 @@ t.test('a host that cannot be listened on ends it with one line that names the v
     [{ HOST: absent, OPS_HOST: absent }, `${unresolved('OPS_HOST')}; ${unresolved('HOST')}`],
     [{ HOST: absent, WORKERS: '2', REDIS_URL: 'redis://127.0.0.1:1' }, unresolved('HOST')],
     [{ HOST: foreign }, notOurs('HOST')],
+    [{ HOST: foreign, OPS_HOST: 'localhost', OPS_TOKEN: '' }, notOurs('HOST')],
     [{ OPS_HOST: foreign }, notOurs('OPS_HOST')],
   ] as const) {
     const { code, stderr } = await runLatchkey(t, { ...env, ...hosts }, 'serve')

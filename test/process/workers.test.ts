@@ -289,6 +289,7 @@ t.test('the port of the service is not one of the ops listeners', async (t) => {
   const same = { workers: 2, databaseUrl: 'x', redis: {}, host: 'a', opsHost: 'a', opsPort: 4000 }
   const count = (more: object) => workerCount({ ...same, ...more } as unknown as Config)
   for (const port of [0, 3999, 4002]) t.equal(count({ port }), 2)
+  t.equal(count({ port: 0, opsPort: 0 }), 2, 'any free ports')
   for (const port of [4000, 4001])
     t.throws(() => count({ port }), { message: /^PORT must not be one of the 2 ports from OPS_PORT on/ })
   t.equal(count({ port: 4001, opsHost: 'b' }), 2, 'at another address it may have the same number')
