@@ -54,6 +54,8 @@ t.test('with servers given', async (t) => {
       const { code, stderr } = await runLatchkey(t, { ...env, ...taken }, 'serve')
       t.strictSame([code, stderr], [1, `latchkey: ${line}\n`])
     }
+    const { instances } = (await ask(`GET ${opsUrl}/admin/instances`)).body
+    t.equal(instances.length, 1, 'and no change waits for it')
   })
 })
 
@@ -179,6 +181,8 @@ t.test(
       'a shared server that is down does not fail it',
     )
     t.equal(service.log.filter(({ msg }) => /Redis/.test(String(msg))).length, 1, 'one log line says so')
+    const { body } = await ask(`GET ${service.opsUrl}/admin/instances`)
+    t.match(body.instances.at(-1), { redis: 'local' }, 'and operators see it')
     await redis.restart()
     await until('it counts in Redis', async () => (await ready()).body.redis === 'shared')
     t.equal((await verify()).status, 200)
