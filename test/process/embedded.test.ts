@@ -31,7 +31,8 @@ t.test(
   async (t) => {
     const shown = await until('the key is shown', () => /^ +(curl .*)$/m.exec(service.stdout))
     const lines = plainLines(service.stdout)
-    t.ok(lines.findIndex((line) => /Postgres/.test(line)) < lines.findIndex((line) => /lk_/.test(line)))
+    const firstOf = (text: RegExp) => lines.findIndex((line) => text.test(line))
+    t.ok(firstOf(/Postgres/) >= 0 && firstOf(/Postgres/) < firstOf(/lk_/))
     const tokens = new Set(service.stdout.match(/lk_\w+/g))
     t.equal(tokens.size, 1, 'one key')
     const [token] = tokens

@@ -176,6 +176,8 @@ if (isShared) {
     await rm(bin)
     await rename(away, bin)
     await until('another listens', () => linesOf(service, 'listening').length === 3)
+    service.kill('SIGTERM')
+    t.match(await service.ended, { code: 0 }, 'a stop waits for none that never ran')
   })
 
   t.test('a second signal also ends a worker that hangs', async (t) => {
@@ -270,9 +272,12 @@ if (isShared) {
   t.test('a port of the ops listeners that is in use ends all, whichever worker needs it', async (t) => {
     const { opsUrls } = await serve(t)
     const taken = Math.min(...opsUrls.map((url) => Number(new URL(url).port)))
+    const instances = async () => (await ask(`GET ${opsUrls[0]}/admin/instances`)).body.instances
+    const before = await instances()
     const env = externalEnv(services, { OPS_PORT: String(taken - 1), WORKERS: '2' })
     const { code, stderr } = await runLatchkey(t, env, 'serve')
     t.strictSame([code, stderr], [1, `latchkey: port ${taken} is in use: choose another with OPS_PORT\n`])
+    t.equal((await instances()).length, before.length, 'those that ran have stopped as usual')
   })
 }
 
