@@ -22,7 +22,7 @@ const hasCurl = await promisify(execFile)('curl', ['--version']).then(
 
 // One story, in which each test goes on where the one before has ended.
 // PGSSLMODE is meant for another Postgres.
-const env = { ...(await embeddedEnv(t)), PGSSLMODE: 'require' }
+const env = { ...(await embeddedEnv(t)), PGSSLMODE: 'require', DEFAULT_RATE_LIMIT_RPM: '500' }
 const service = await serveLatchkey(t, env)
 const shownToken = async () => (await until('the key is shown', () => /lk_\w+/.exec(service.stdout)))[0]
 
@@ -54,7 +54,7 @@ t.test(
     const { status, body } = await ask(`GET ${service.url}/v1/keys`, { token: token! })
     t.equal(status, 200)
     t.equal(body.data.length, 1)
-    t.match(body.data[0], { name: 'first key', rate_limit_rpm: 1000 })
+    t.match(body.data[0], { name: 'first key', rate_limit_rpm: 500 })
     if (!hasCurl)
       return void t.pass('the printed line in a shell', { skip: 'there is no curl on this machine' })
     const { stdout } = await promisify(execFile)('/bin/sh', ['-c', shown[1]!])

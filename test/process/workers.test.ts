@@ -120,6 +120,16 @@ if (isShared) {
     t.match(await service.ended, { code: 0 }, 'a stop waits for those that run')
   })
 
+  t.test('a stop soon after a worker was killed is no fault', async (t) => {
+    const service = await serve(t)
+    const [, first] = await processTree(service.pid)
+    send([first!], 'SIGKILL')
+    await until('it says so', () => linesOf(service, 'a worker has ended; starting another').length > 0)
+    service.kill('SIGTERM')
+    t.match(await service.ended, { code: 0, stderr: '' })
+    t.equal(linesOf(service, 'stopped').length, 2)
+  })
+
   t.test('a connection that a worker has not taken when it is killed is closed', async (t) => {
     const service = await serve(t)
     const [, frozen] = await processTree(service.pid)
