@@ -66,6 +66,8 @@ t.test('uses are written within a second, the latest of each key, in one stateme
   t.equal(timer.afterMs, 0, 'there is no timer without a use')
   await lastUsed.close()
   t.equal(writes.length, 1, 'nothing is written twice')
+  note('apk_1', 103)
+  t.equal(timer.afterMs, 0, 'nor later')
 })
 
 t.test('a use is pending until it is in Postgres, and one write follows another', async (t) => {
@@ -186,13 +188,14 @@ t.test('closing waits for the write under way, then writes what is pending', asy
 })
 
 t.test('closing tries only once to write to a Postgres that is down', async (t) => {
-  const { lastUsed, note, writes, modes } = open(t, { held: true })
+  const { lastUsed, note, writes, modes, timer } = open(t, { held: true })
   note('apk_1', 100)
   const closing = lastUsed.close()
   await nextTurn()
   writes[0]!.end(new Error('down'))
   await closing
   t.equal(writes.length, 1)
+  t.equal(timer.afterMs, 0, 'and leaves no timer')
   t.strictSame(modes, ['down'])
 })
 
@@ -200,15 +203,15 @@ t.test(
   'many keys go in statements of bounded size, each key in one of them, neighbours in others',
   async (t) => {
     const { lastUsed, note, writes } = open(t)
-    for (let i = 0; i < 12_345; i++) note(`apk_${i}`, i + 1)
+    for (let i = 0; i < 12_501; i++) note(`apk_${i}`, i + 1)
     await lastUsed.close()
     const statements = writes.map(({ uses }) => Object.entries(uses))
     t.ok(statements.every((uses) => uses.length <= 500))
-    t.ok(statements.length < 12_345 / 400, 'no more statements than that takes')
+    t.ok(statements.length < 12_501 / 400, 'no more statements than that takes')
     const times = statements.map((uses) => uses.map(([, atS]) => atS))
     t.ok(times.every((some) => some.every((atS, i) => i === 0 || atS - some[i - 1]! > 20)))
     const written = statements.flat()
-    t.equal(written.length, 12_345)
+    t.equal(written.length, 12_501)
     t.ok(written.every(([id, atS]) => id === `apk_${atS - 1}`))
   },
 )
