@@ -4,6 +4,8 @@ import type { Test } from 'tap'
 export interface Clock {
   /** Runs the timers that are due by then, in their order. */
   advance(ms: number): void
+  /** How many timers are set. */
+  countTimers(): number
 }
 
 /** Until the end of the test. Turns of the event loop (setImmediate) go on as ever. */
@@ -33,5 +35,6 @@ export function setClock(t: Test): Clock {
       }
       nowMs = untilMs
     },
+    countTimers: () => timers.size,
   }
 }

@@ -1,5 +1,5 @@
-// When keys were last used: collected, written soon, and written again if that failed. The test
-// runs the timer.
+// When keys were last used: collected, written soon, and written again if that failed. The test sets
+// the clock.
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { createLastUsed } from '../../src/guard/last-used.ts'
@@ -8,18 +8,7 @@ import { cachedKey } from './gated.ts'
 
 /** `held`: the test ends each write itself. */
 function open(t: Test, { held = false } = {}) {
-  const timer = { afterMs: 0, run: () => {}, unref: () => timer }
-  const stopTimer = () => Object.assign(timer, { run() {}, afterMs: 0 })
-  t.intercept(globalThis, 'clearTimeout', { value: stopTimer })
-  t.intercept(globalThis, 'setTimeout', {
-    value(run: () => void, afterMs: number) {
-      const runOnce = () => {
-        stopTimer()
-        run()
-      }
-      return Object.assign(timer, { run: runOnce, afterMs })
-    },
-  })
+  const clock = setClock(t)
   const writes: { uses: Record<string, number>; skipsLocked: boolean; end(error?: Error): void }[] = []
   /** Keys that are as the writer knows them, and those whose rows somebody holds. */
   const [confirmed, locked]: [string[], string[]] = [[], []]
@@ -42,36 +31,37 @@ function open(t: Test, { held = false } = {}) {
   })
   const note = (id: string, atS: number) => lastUsed.note(cachedKey({ id }), atS)
   const pendingOf = (keyId: string) => lastUsed.pending()(keyId)
-  /** Ends the last write, and has the timer begin the next one. */
+  /** Ends the last write, and lets the next one begin. */
   const next = async (error?: Error) => {
     writes.at(-1)?.end(error)
     await nextTurn()
-    timer.run()
+    clock.advance(100)
     await nextTurn()
   }
-  return { lastUsed, note, pendingOf, writes, confirmed, locked, modes, sizes, timer, next }
+  return { lastUsed, note, pendingOf, writes, confirmed, locked, modes, sizes, clock, next }
 }
 
 t.test('uses are written within a second, the latest of each key, in one statement', async (t) => {
-  const { lastUsed, note, writes, sizes, timer, next } = open(t)
+  const { lastUsed, note, writes, sizes, clock } = open(t)
   note('apk_1', 100)
   note('apk_2', 200)
   note('apk_1', 102)
   note('apk_1', 101)
+  clock.advance(99)
   t.strictSame(writes, [], 'not while requests are answered')
-  t.equal(timer.afterMs, 100)
-  await next()
+  clock.advance(1)
   t.strictSame(writes[0]!.uses, { apk_1: 102, apk_2: 200 })
   t.strictSame(sizes, [2])
-  t.equal(timer.afterMs, 0, 'there is no timer without a use')
+  await nextTurn()
+  t.equal(clock.countTimers(), 0, 'there is no timer without a use')
   await lastUsed.close()
   t.equal(writes.length, 1, 'nothing is written twice')
   note('apk_1', 103)
-  t.equal(timer.afterMs, 0, 'nor later')
+  t.equal(clock.countTimers(), 0, 'nor later')
 })
 
 t.test('a use is pending until it is in Postgres, and one write follows another', async (t) => {
-  const { lastUsed, note, pendingOf, writes, timer, next } = open(t, { held: true })
+  const { lastUsed, note, pendingOf, writes, clock, next } = open(t, { held: true })
   t.equal(pendingOf('apk_1'), null)
   note('apk_1', 100)
   t.equal(pendingOf('apk_1'), 100)
@@ -79,7 +69,7 @@ t.test('a use is pending until it is in Postgres, and one write follows another'
   t.equal(pendingOf('apk_1'), 100, 'also while it is being written')
   note('apk_1', 105)
   t.equal(pendingOf('apk_1'), 105)
-  timer.run()
+  clock.advance(100)
   t.equal(writes.length, 1, 'there is no timer during a write')
   await next()
   t.equal(writes.length, 2)
@@ -132,9 +122,9 @@ t.test('after a failure, rows that somebody holds are skipped until they are fre
 t.test(
   'a copy is renewed if Postgres has the key as it is there, as of the start of the write',
   async (t) => {
-    const clock = setClock(t)
-    const { lastUsed, writes, confirmed, next } = open(t, { held: true })
-    const beganMs = performance.now()
+    const { lastUsed, writes, confirmed, clock, next } = open(t, { held: true })
+    // The write.
+    const beganMs = performance.now() + 100
     const copies = {
       apk_same: cachedKey({ readAtMs: beganMs - 4000, expiresAt: 1005, expiresAtMonoMs: 1 }),
       apk_changed: cachedKey({ readAtMs: beganMs - 4000 }),
@@ -188,14 +178,14 @@ t.test('closing waits for the write under way, then writes what is pending', asy
 })
 
 t.test('closing tries only once to write to a Postgres that is down', async (t) => {
-  const { lastUsed, note, writes, modes, timer } = open(t, { held: true })
+  const { lastUsed, note, writes, modes, clock } = open(t, { held: true })
   note('apk_1', 100)
   const closing = lastUsed.close()
   await nextTurn()
   writes[0]!.end(new Error('down'))
   await closing
   t.equal(writes.length, 1)
-  t.equal(timer.afterMs, 0, 'and leaves no timer')
+  t.equal(clock.countTimers(), 0, 'and leaves no timer')
   t.strictSame(modes, ['down'])
 })
 
