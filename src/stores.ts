@@ -349,9 +349,9 @@ export interface KeyStore {
   rank(counts: KeyCount[], options: { limit: number; lane: Operator }): Promise<RankedKey[]>
   /**
    * Stores last uses. One that is not later than the stored one changes nothing. Waits for a row that
-   * somebody has locked; with `skipsLocked` it leaves such rows out. `confirmed`: keys whose use was
-   * stored, and that are, apart from their expiry, usable and just what the use says. They were read
-   * after the call, from a primary.
+   * somebody has locked; with `skipsLocked` it leaves such rows out. `confirmed`: of the keys whose use
+   * was stored, those that still are what the use says, are not revoked, and whose owner is not deleted.
+   * They may have expired. They were read after the call, from a primary.
    */
   touch(uses: KeyUse[], options?: { skipsLocked?: boolean }): Promise<TouchedKeys>
   /**

@@ -1,8 +1,8 @@
 -- Records last uses as touch_keys does (018), and confirms keys: [{"id": …, "at": Unix seconds, "user_id": …,
--- "rate_limit_rpm": …, "expires_at": Unix seconds or null, "version": …}] -> ["apk_…"]. Confirmed is a
--- key that is usable but for its expiry and has all these values, so whoever sent them need not read it
--- again. A key whose use was stored already is not confirmed: there is no row to return. touch_keys
--- stays for instances of the version before.
+-- "rate_limit_rpm": …, "expires_at": Unix seconds or null, "version": …}] -> ["apk_…"]. A key is
+-- confirmed if it has these values, is not revoked, and its owner is not deleted. The caller then does not
+-- have to read it again, but checks the expiry itself. A key whose use was already stored is not
+-- confirmed, because its row is not updated. Instances of the previous version still call touch_keys.
 create function touch_and_confirm_keys(uses json) returns json language sql
 set enable_hashjoin = off set enable_mergejoin = off as $$
   with touched as (
