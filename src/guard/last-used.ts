@@ -6,7 +6,7 @@
  * A write also reads the key. If it is still as the cached copy has it, the copy is renewed, so a key
  * in use is not looked up again.
  */
-import type { KeyStore } from '../stores.ts'
+import type { KeyStore, KeyUse } from '../stores.ts'
 import { type CachedKey, renew } from './key-cache.ts'
 
 export interface LastUsed {
@@ -20,9 +20,8 @@ export interface LastUsed {
   close(): Promise<void>
 }
 
-interface Use {
+interface Use extends KeyUse {
   key: CachedKey
-  atS: number
 }
 
 /** Not long, so that each write is small: a large one keeps a core of the database server busy. */
