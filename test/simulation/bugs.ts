@@ -67,6 +67,7 @@ const reader = of(
     'lookups.add(hashes)',
     '(lookups[hashes.hash] ??= lookups.add(hashes).finally(() => delete lookups[hashes.hash]))',
   ],
+  ['a version is confirmed by a read before its lease', 'key.readAtMs > askedAtMs', 'true'],
 )
 
 const renewal = [
@@ -83,11 +84,6 @@ const renewal = [
       'for (const keyId of writing.keys())',
     ],
   ),
-  ...of('src/guard/key-reader.ts', [
-    'a version is confirmed by a read before its lease',
-    'key.readAtMs > askedAtMs',
-    'true',
-  ]),
   ...of('test/simulation/stores.ts', [
     'a use confirms whatever is known of its key',
     'key.version === known.version',

@@ -76,17 +76,16 @@ export function createStores(world: World, instance: Instance): Stores {
 function touched({ keys, uses }: PostgresServer, given: KeyUse[]): string[] {
   const stored = given.filter(({ key: { id }, atS }) => (uses.get(id) ?? 0) < atS)
   for (const { key, atS } of stored) uses.set(key.id, atS)
-  return stored
-    .map(({ key }) => ({ known: key, key: keys.get(key.id)! }))
-    .filter(
-      ({ known, key }) =>
-        key.version === known.version &&
-        key.rateLimitRpm === known.rateLimitRpm &&
-        key.expiresAt === known.expiresAt &&
-        key.revokedAt === null &&
-        !key.ownerDeleted,
-    )
-    .map(({ key }) => key.id)
+  return stored.flatMap(({ key: known }) => {
+    const key = keys.get(known.id)!
+    const isConfirmed =
+      key.version === known.version &&
+      key.rateLimitRpm === known.rateLimitRpm &&
+      key.expiresAt === known.expiresAt &&
+      key.revokedAt === null &&
+      !key.ownerDeleted
+    return isConfirmed ? [key.id] : []
+  })
 }
 
 /** As src/postgres/keys.ts and users.ts: what must be published. */
