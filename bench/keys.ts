@@ -24,21 +24,23 @@ export const hashSecret = 'the secret of a benchmark, thirty-two characters at l
 /** With such ids, pgbench can name a row without a look-up. */
 export const numberedId = (prefix: IdPrefix, n: number) => prefix + String(n).padStart(26, '0')
 
-/** Users and keys have numbered ids. Only once in a run: Redis knows the versions of keys by id. */
-export interface Numbered {
-  keysPerUser: number
+export interface Seeding {
+  /** Users and keys have numbered ids. Only once in a run: Redis knows the versions of keys by id. */
+  numbered?: { keysPerUser: number }
+  /** Instead of this checkout's migrations. */
+  migrate?: (databaseUrl: string) => Promise<unknown>
 }
 
-/** Migrates an empty database and fills it. */
+/** Creates the schema in an empty database and fills it. */
 export async function seedKeys(
   databaseUrl: string,
   folder: string,
   count: number,
-  numbered?: Numbered,
+  { numbered, migrate: createSchema = migrate }: Seeding = {},
 ): Promise<Keys> {
   const { keysPerUser } = numbered ?? { keysPerUser: 1000 }
   const idOf = numbered ? numberedId : (prefix: IdPrefix) => newId(prefix)
-  await migrate(databaseUrl)
+  await createSchema(databaseUrl)
   const sql = postgres(databaseUrl, { max: 1, onnotice: () => {} })
   try {
     const tokensFile = join(folder, `tokens-${new URL(databaseUrl).pathname.slice(1)}`)

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
-import { hashSecret, type Keys, type Numbered, seedKeys } from './keys.ts'
+import { hashSecret, type Keys, type Seeding, seedKeys } from './keys.ts'
 import { chooseLoad, type Load } from './load/load.ts'
 import {
   type Candidate,
@@ -33,7 +33,7 @@ export interface Rig {
   /** Waits for the work that requests leave behind, which belongs to the window that caused it. */
   settle(): Promise<void>
   /** A database with this many keys. */
-  database(purpose: string, keys: number, numbered?: Numbered): Promise<Database>
+  database(purpose: string, keys: number, seeding?: Seeding): Promise<Database>
   start(
     name: CandidateName,
     servers: { url: string; redisUrl?: string },
@@ -89,10 +89,10 @@ export async function openRig({
       before,
       say,
       settle: () => pause(settleMs),
-      async database(purpose, keys, numbered) {
+      async database(purpose, keys, seeding) {
         say(`a database with ${keys} ${keys === 1 ? 'key' : 'keys'}`)
         const url = await postgres.createDatabase(purpose)
-        return { url, ...(await seedKeys(url, folder, keys, numbered)) }
+        return { url, ...(await seedKeys(url, folder, keys, seeding)) }
       },
       async start(name, { url, redisUrl = redis.url }, more = {}) {
         const options = { databaseUrl: url, redisUrl, hashSecret, ...more }

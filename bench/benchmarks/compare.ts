@@ -1,13 +1,13 @@
 /** Latchkey next to its floor and its peers, with one key or with many. */
 import { open } from 'node:fs/promises'
-import { startBefore } from '../before.ts'
+import { type Before, databaseBefore, startBefore } from '../before.ts'
 import { connections, type Subject } from '../measure.ts'
 import { atLeast, atMost, type Outcome, type Target } from '../outcome.ts'
 import { cpuRatio, perRound, type Ratio, ratio } from '../ratios.ts'
 import type { Database, Rig } from '../rig.ts'
 import { inLaunches, type Result } from '../rounds.ts'
 import { type Asked, assertSameAnswer } from '../same-answer.ts'
-import type { CandidateName } from '../servers/candidate.ts'
+import type { Candidate, CandidateName } from '../servers/candidate.ts'
 
 const peers = ['fastify-rate-limit', 'flexible', 'obvious', 'caching'] as const
 const names: CandidateName[] = ['latchkey', 'bare', 'bare-tuned', ...peers]
@@ -26,9 +26,10 @@ type Compared = Pick<Outcome, 'notes'> & { results: Result[]; ratios: Ratio[] }
 
 export async function compare(rig: Rig, purpose: string, keys: number): Promise<Compared> {
   const database = await rig.database(purpose, keys)
+  const before = await databaseBefore(rig, purpose, keys)
   const differences = new Map<string, string>()
-  const results = await inLaunches(rig, async (launch) => {
-    const subjects = await start(rig, database, `${purpose}_${launch}`)
+  const results = await inLaunches(rig, async () => {
+    const subjects = await start(rig, database, before)
     for (const one of await assertSameAnswer(await Promise.all(subjects.map(asked)))) differences.set(...one)
     return subjects
   })
@@ -38,17 +39,14 @@ export async function compare(rig: Rig, purpose: string, keys: number): Promise<
   return { results, ratios: ratios(results), notes: [aboveBare(results), ...legend, ...others] }
 }
 
-async function start(rig: Rig, database: Database, purpose: string): Promise<Subject[]> {
+async function start(rig: Rig, database: Database, before: Before | null): Promise<Subject[]> {
   const subjects: Subject[] = []
   const tokens = () => ({ first: 0, count: database.count })
+  const add = (one: Candidate, { tokensFile }: Database) =>
+    subjects.push({ name: one.name, url: one.url, processes: [one], tokensFile, tokens })
   for (const name of names) {
-    const one = await rig.start(name, database)
-    subjects.push({ name, url: one.url, processes: [one], tokensFile: database.tokensFile, tokens })
-  }
-  if (rig.before !== null) {
-    const { candidate, tokensFile } = await startBefore(rig, rig.before, purpose, database.count)
-    const { name, url } = candidate
-    subjects.splice(1, 0, { name, url, processes: [candidate], tokensFile, tokens })
+    add(await rig.start(name, database), database)
+    if (name === 'latchkey' && before !== null) add(await startBefore(rig, before), before)
   }
   return subjects
 }

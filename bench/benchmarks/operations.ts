@@ -20,8 +20,11 @@ export async function operations(rig: Rig): Promise<Outcome | null> {
     return null
   }
   // First, while Postgres has nothing else to do.
-  const starts = await startTimes(rig, await rig.database('start', keysPerUser, { keysPerUser }))
-  const database = await rig.database('operations', keys, { keysPerUser })
+  const starts = await startTimes(
+    rig,
+    await rig.database('start', keysPerUser, { numbered: { keysPerUser } }),
+  )
+  const database = await rig.database('operations', keys, { numbered: { keysPerUser } })
   const cold = await firstLookUps(rig, database)
   const table = await besidePgbench(rig, database)
   return {
