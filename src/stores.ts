@@ -204,11 +204,18 @@ export interface KeyUse {
   atS: number
 }
 
-/** Ids of keys. `nowS`: the clock of Postgres. */
-export interface TouchedKeys {
+/** Ids of keys. */
+export interface TouchedKeys extends ReadFrom {
   confirmed: string[]
   skipped: string[]
+}
+
+/** The Postgres that keys were read from. */
+export interface ReadFrom {
+  /** Its clock, in Unix seconds. */
   nowS: number
+  /** Names the server and its tables. */
+  server: string
 }
 
 /**
@@ -286,7 +293,7 @@ export type KeyChange = { name?: string; rateLimitRpm?: number; expiresAt?: numb
  */
 export interface KeyStore {
   /** By hex HMAC; unknown ones are left out. One statement for all. */
-  findByHash(hashes: string[]): Promise<{ found: KeyCredential[]; role: ServerRole }>
+  findByHash(hashes: string[]): Promise<{ found: KeyCredential[]; role: ServerRole; server: string }>
   /**
    * Creates a key if the user has room for one more and the caller's own key is usable (an operator
    * needs none).
@@ -488,10 +495,27 @@ export interface Fences {
   passed(fence: number): Promise<boolean>
 }
 
+/** Which keys have changed in Postgres. */
+export interface KeyChanges extends ReadFrom {
+  /** What this reply knows of. Means nothing to another server. */
+  snapshot: string
+  /**
+   * Ids of keys, and of users for all of their keys. null: unknown, because nothing was asked or the
+   * last report is too long ago.
+   */
+  changed: string[] | null
+}
+
 export interface InstanceStore {
   fences: Fences
-  /** `fence`: the instance's current one. Resolves to the latest one. */
-  report(report: InstanceReport, fence: number): Promise<number>
+  /**
+   * `fence`: the instance's current one. Resolves to the latest one. `since`: the snapshot of the
+   * last reply, or null.
+   */
+  report(
+    report: InstanceReport,
+    known: { fence: number; since: string | null },
+  ): Promise<{ fence: number; changes: KeyChanges }>
   /** The longest running first. A silent one is removed after one to two hours. */
   list(lane?: Operator): Promise<Instance[]>
   remove(id: string): Promise<void>

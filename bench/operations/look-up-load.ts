@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises'
 import { createKeyCache } from '../../src/guard/key-cache.ts'
 import { createKeyReader } from '../../src/guard/key-reader.ts'
+import { createUnchanged } from '../../src/guard/unchanged.ts'
 import { createPool } from '../../src/postgres/pool.ts'
 import { keyHasher } from '../../src/rules/key-hasher.ts'
 import { poolBounds } from '../../src/wiring/pools.ts'
@@ -21,6 +22,7 @@ export function lookUpLoad({ url, tokensFile }: Database): Load & { close(): Pro
   const reader = createKeyReader({
     keys: storesOn(pool).keys,
     cache: createKeyCache(1000),
+    unchanged: createUnchanged(),
     onStaleHash: () => {},
     onPostgres: () => {},
     lookupTimeoutMs: timeoutMs,

@@ -61,7 +61,8 @@ const ownRead = ({ key, role }: Found): CachedKey => (role === 'primary' ? { ...
 const cachedOf = (key: CachedKey): CachedKey => key.ownReadOf ?? key
 
 export function createGate(options: GateOptions): Gate {
-  const { counter, cache, cacheTtlMs, degradedCacheTtlMs, outageTtlMs, oldCopies, onUse, onShed } = options
+  const { counter, cache, cacheTtlMs, degradedCacheTtlMs, outageTtlMs, oldCopies, unchanged } = options
+  const { onUse, onShed } = options
   // Plain fields: with one getter among them, a hit on a cached key takes 90 ns instead of 40.
   const trust: Trust = {
     cacheTtlMs,
@@ -147,6 +148,7 @@ export function createGate(options: GateOptions): Gate {
     hit(key, done) {
       const taken = counter.hit(key.id, (count, version, reply) => {
         if (count < 1) return shed(done)
+        if (key.readAtMs < unchanged.latest.asOfMs) unchanged.renew(key)
         const decision = decide(key, version, reply, trust)
         const { nowMs } = reply
         if (decision === 'read_first') return readFirst({ key, count, version, reply }, done, done)

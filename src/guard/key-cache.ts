@@ -9,6 +9,7 @@
 import { hash, randomBytes } from 'node:crypto'
 import type { Caller } from '../../plugins/authenticate.ts'
 import type { TokenHashes } from '../rules/key-hasher.ts'
+import type { ReadFrom } from '../stores.ts'
 
 /** A key as read from Postgres. decide.ts says when it is trusted. */
 export interface CachedKey extends Caller, TokenHashes {
@@ -20,6 +21,8 @@ export interface CachedKey extends Caller, TokenHashes {
    * milliseconds.
    */
   readAtMs: number
+  /** The Postgres of that read, if it accepted writes; else empty. */
+  server: string
   /** The key's expiry on the same clock; Infinity if it has none. */
   expiresAtMonoMs: number
   /** Whether it is stored under the previous secret, as of the look-up. */
@@ -40,10 +43,11 @@ export const expiryOf = (expiresAt: number | null, readAtMs: number, nowS: numbe
   expiresAt === null ? Infinity : readAtMs + (expiresAt - nowS) * 1000
 
 /** A later read, which began at `readAtMs`, has found the key as it is here. */
-export function renew(key: CachedKey, readAtMs: number, nowS: number) {
+export function renew(key: CachedKey, readAtMs: number, { nowS, server }: ReadFrom) {
   // Only a look-up finds out whether it has been stored under the current one.
   if (key.hasStaleHash || readAtMs <= key.readAtMs) return
   key.readAtMs = readAtMs
+  key.server = server
   key.expiresAtMonoMs = expiryOf(key.expiresAt, readAtMs, nowS)
 }
 

@@ -16,10 +16,13 @@ import {
 } from '../stores.ts'
 import { createBatcher } from './batcher.ts'
 import { type CachedKey, expiryOf, type KeyCache } from './key-cache.ts'
+import type { Unchanged } from './unchanged.ts'
 
 export interface KeyReaderOptions {
   keys: Pick<KeyStore, 'findByHash'>
   cache: KeyCache
+  /** Renews the copies of keys that have not changed. */
+  unchanged: Pick<Unchanged, 'latest' | 'renew'>
   /**
    * Called at each look-up of a usable key that is still stored under the previous secret.
    */
@@ -58,6 +61,7 @@ export interface Found {
 interface Answer {
   credential: KeyCredential | undefined
   role: ServerRole
+  server: string
 }
 
 /** While look-ups fail, one is made this often, or an instance without callers would stay "down". */
@@ -74,7 +78,7 @@ const lookupQueueMax = 10_000
 const refreshAfterMs = 250
 
 export function createKeyReader(options: KeyReaderOptions): KeyReader {
-  const { keys, cache, onStaleHash, onPostgres } = options
+  const { keys, cache, unchanged, onStaleHash, onPostgres } = options
 
   const lookups = createBatcher<TokenHashes, Answer>({
     name: 'Postgres (lookups)',
@@ -118,14 +122,15 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
 
   async function read(cacheName: string, { hash, previousHash }: TokenHashes): Promise<Found | Denied> {
     const readAtMs = performance.now()
-    const { credential, role } = await lookUp({ hash, previousHash })
+    const { credential, role, server } = await lookUp({ hash, previousHash })
     const denied = credential === undefined ? unknown : denialOf(credential)
     if (denied !== null && role !== 'primary' && !isFinal(denied)) throw new Unavailable(noWrites)
     if (credential === undefined || denied !== null) {
       cache.delete(cacheName)
       return denied ?? unknown
     }
-    const key = cached(credential, { cacheName, hash, previousHash, readAtMs })
+    const readFrom = role === 'primary' ? server : ''
+    const key = cached(credential, { cacheName, hash, previousHash, readAtMs, server: readFrom })
     cache.set(key)
     if (key.hasStaleHash) onStaleHash({ id: key.id, from: credential.hash, to: hash })
     return { ok: true, key, role }
@@ -135,6 +140,7 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
 
   function refreshAll() {
     for (const { key, askedAtMs, onRead } of toRefresh.splice(0)) {
+      unchanged.renew(key)
       if (key.readAtMs > askedAtMs) {
         key.refreshing = false
         onRead({ ok: true, key, role: 'primary' })
@@ -185,17 +191,19 @@ async function findAll(keys: Pick<KeyStore, 'findByHash'>, asked: TokenHashes[])
     hashes.add(hash)
     if (previousHash !== null) hashes.add(previousHash)
   }
-  const { found, role } = await keys.findByHash([...hashes])
+  const { found, role, server } = await keys.findByHash([...hashes])
   const byHash = new Map(found.map((key) => [key.hash, key]))
   return asked.map(({ hash, previousHash }) => ({
     credential: byHash.get(hash) ?? byHash.get(previousHash ?? hash),
     role,
+    server,
   }))
 }
 
-type Reading = Pick<CachedKey, 'cacheName' | 'hash' | 'previousHash' | 'readAtMs'>
+type Reading = Pick<CachedKey, 'cacheName' | 'hash' | 'previousHash' | 'readAtMs' | 'server'>
 
-function cached(credential: KeyCredential, { cacheName, hash, previousHash, readAtMs }: Reading): CachedKey {
+function cached(credential: KeyCredential, reading: Reading): CachedKey {
+  const { cacheName, hash, previousHash, readAtMs, server } = reading
   const { id, userId, rateLimitRpm, expiresAt, version, nowS } = credential
   return {
     id,
@@ -209,6 +217,7 @@ function cached(credential: KeyCredential, { cacheName, hash, previousHash, read
     hash,
     previousHash,
     readAtMs,
+    server,
     touchedS: 0,
     refreshing: false,
     ownReadOf: null,

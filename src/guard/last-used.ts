@@ -71,13 +71,13 @@ export function createLastUsed(options: {
   async function write(batch: Use[]): Promise<number> {
     onBatch?.(batch.length)
     const beganMs = performance.now()
-    const { confirmed, skipped, nowS } = await keys.touch(batch, { skipsLocked })
-    for (const keyId of confirmed) renew(writing.get(keyId)!.key, beganMs, nowS)
-    for (const keyId of skipped) {
+    const touched = await keys.touch(batch, { skipsLocked })
+    for (const keyId of touched.confirmed) renew(writing.get(keyId)!.key, beganMs, touched)
+    for (const keyId of touched.skipped) {
       const { key, atS } = writing.get(keyId)!
       note(key, atS)
     }
-    return skipped.length
+    return touched.skipped.length
   }
 
   async function flush() {

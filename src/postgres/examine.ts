@@ -34,6 +34,7 @@ const tables: Record<string, string[]> = {
   key_usage_hours: ['select', 'insert', 'delete'],
   key_usage_days: ['select', 'insert', 'delete'],
   instances: ['select', 'insert', 'update', 'delete'],
+  key_changes: ['select', 'delete'],
 }
 const isolationAdvice =
   'Set it to "read committed" for this role or database: at other levels, concurrent requests fail or exceed MAX_KEYS_PER_USER.'

@@ -35,20 +35,27 @@ export function createInstanceStore(
         }),
     },
 
-    report: ({ id, version, uptimeS, counting, postgres, traffic }, fence) =>
+    report: ({ id, version, uptimeS, counting, postgres, traffic }, { fence, since }) =>
       instances.run(async (sql) => {
         const [row] = await sql`
-          insert into instances (id, version, started_at, seen_at, counting, postgres, traffic, fence)
+          insert into instances (id, version, started_at, seen_at, counting, postgres, traffic, fence, changes_since)
           values (${id}, ${version}, now() - make_interval(secs => ${uptimeS}::float8), now(), ${counting},
-            ${postgres}, ${JSON.stringify(traffic)}::text::jsonb, ${fence})
+            ${postgres}, ${JSON.stringify(traffic)}::text::jsonb, ${fence},
+            coalesce(${since}::text::txid_snapshot, txid_current_snapshot()))
           on conflict (id) do update set
             seen_at = excluded.seen_at, counting = excluded.counting, postgres = excluded.postgres,
-            traffic = excluded.traffic, fence = excluded.fence
+            traffic = excluded.traffic, fence = excluded.fence, changes_since = excluded.changes_since
           returning (
             -- An unused sequence has a last value too.
             select case when is_called then last_value else 0 end::float8 from instance_fences
-          ) as latest`
-        return row!.latest
+          ) as latest,
+          key_changes_since((
+            -- After a longer silence, changes may have been deleted.
+            select ${since}::text::txid_snapshot from instances
+            where id = ${id} and seen_at > now() - interval '5 minutes'
+          )) as changes`
+        const { server, snapshot, now, changed } = row!.changes
+        return { fence: row!.latest, changes: { server, snapshot, nowS: now, changed } }
       }),
 
     list: (lane) =>
@@ -82,4 +89,8 @@ export function createInstanceStore(
 /** Rows of instances that have not been heard of for an hour: nothing of them can matter any more. */
 export async function dropSilentInstances(sql: Query): Promise<void> {
   await sql`delete from instances where seen_at < now() - interval '1 hour'`
+}
+
+export async function dropKeyChanges(sql: Query): Promise<void> {
+  await sql`select drop_key_changes()`
 }

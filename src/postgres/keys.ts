@@ -55,7 +55,8 @@ export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): Key
           select encode(k.key_hash, 'hex') as hash, k.id, k.user_id, k.rate_limit_rpm, k.version,
             ${expiry(sql, 'k.expires_at')} as expires_at, ${seconds(sql, 'k.revoked_at')} as revoked_at,
             (select u.deleted_at is not null from users u where u.id = k.user_id) as owner_deleted,
-            (select extract(epoch from now())::float8) as now_s, ${serverRole(sql)} as role
+            (select extract(epoch from now())::float8) as now_s, ${serverRole(sql)} as role,
+            (select key_server()) as server
           from unnest(${byteas(hashes)}::text::bytea[]) as asked (hash)
           left join lateral (
             select * from api_keys where key_hash >= asked.hash order by key_hash limit 1
@@ -80,7 +81,7 @@ export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): Key
         const role = rows[0]?.role ?? 'primary'
         // Look-ups write nothing, and before Postgres 14 a connection does not report this by itself.
         if (role !== 'primary') noteReadOnly()
-        return { found, role }
+        return { found, role, server: rows[0]?.server ?? '' }
       }),
 
     get: (id, userId, lane) =>
@@ -158,11 +159,11 @@ export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): Key
         )
         // Not worth a flush of the WAL: a server that crashes loses less than a second of them.
         const lazily = sql`set_config('synchronous_commit', 'off', true)`
-        const nowS = sql`extract(epoch from now())::float8 as now_s`
+        const from = sql`extract(epoch from now())::float8 as now_s, key_server() as server`
         if (!skipsLocked) {
           const [row] = await sql`
-            select ${lazily}, ${nowS}, touch_and_confirm_keys(${rows}::text::json) as confirmed`
-          return { confirmed: row!.confirmed, skipped: [], nowS: row!.now_s }
+            select ${lazily}, ${from}, touch_and_confirm_keys(${rows}::text::json) as confirmed`
+          return { confirmed: row!.confirmed, skipped: [], nowS: row!.now_s, server: row!.server }
         }
         // More work than the usual statement (sql/postgres/008.do.last-used.sql).
         const [row] = await sql`
@@ -171,7 +172,7 @@ export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): Key
           ), free as (
             select id from api_keys where id in (select id from used) order by id for no key update skip locked
           )
-          select ${lazily}, ${nowS},
+          select ${lazily}, ${from},
             touch_and_confirm_keys(
               (select coalesce(json_agg(use), '[]') from used where id in (select id from free))
             ) as confirmed,
@@ -179,7 +180,7 @@ export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): Key
               select coalesce(json_agg(id), '[]') from api_keys
               where id in (select id from used) and id not in (select id from free)
             ) as skipped`
-        return { confirmed: row!.confirmed, skipped: row!.skipped, nowS: row!.now_s }
+        return { confirmed: row!.confirmed, skipped: row!.skipped, nowS: row!.now_s, server: row!.server }
       }),
 
     rehash: (hashes, secretId) =>

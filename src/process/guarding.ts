@@ -7,9 +7,10 @@ import type { Config } from '../config.ts'
 import { createGate, type Gate } from '../guard/gate.ts'
 import { createKeyCache } from '../guard/key-cache.ts'
 import { createLastUsed, type LastUsed } from '../guard/last-used.ts'
-import { createOldCopies, type OldCopies } from '../guard/old-copies.ts'
+import { createOldCopies } from '../guard/old-copies.ts'
 import { createRefusals } from '../guard/refusals.ts'
 import { createRehashes } from '../guard/rehashes.ts'
+import { createUnchanged } from '../guard/unchanged.ts'
 import { newId } from '../rules/id.ts'
 import type { InstanceReport, RefusalRecord } from '../stores.ts'
 import { createCollector } from '../usage/collector.ts'
@@ -17,7 +18,7 @@ import { version } from '../version.ts'
 import type { OpenOptions } from '../wiring/options.ts'
 import { openStores, type Stores } from '../wiring/stores.ts'
 import { watchGauges } from './gauges.ts'
-import { createHeartbeat } from './heartbeat.ts'
+import { createHeartbeat, type HeartbeatOptions } from './heartbeat.ts'
 import type { Lines } from './log.ts'
 import { startMaintenance } from './maintenance.ts'
 import { createMetrics, type Metrics } from './metrics.ts'
@@ -82,7 +83,7 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
 
   const collector = openCollector(shared)
   watchGauges(metrics.registry, { counter, cache, gate, collector })
-  const { instance, heartbeat } = openHeartbeat(shared, guard.oldCopies, postgres)
+  const { instance, heartbeat } = openHeartbeat(shared, guard, postgres)
   const [maintenance] = await Promise.all([
     startMaintenance(stores, log),
     collector.start(),
@@ -140,6 +141,7 @@ function createRequestGuard(config: Config, { stores, metrics, log }: Shared, pa
   })
   const cache = createKeyCache(cacheEntriesMax)
   const oldCopies = createOldCopies(cachePolicy.outageTtlMs)
+  const unchanged = createUnchanged()
   const gate = createGate({
     keys,
     counter,
@@ -147,6 +149,7 @@ function createRequestGuard(config: Config, { stores, metrics, log }: Shared, pa
     hasher,
     ...cachePolicy,
     oldCopies: oldCopies.allowed,
+    unchanged,
     onUse: lastUsed.note,
     onStaleHash: rehashes.add,
     onLookupBatch: (size) => metrics.batch('lookups', size),
@@ -159,6 +162,7 @@ function createRequestGuard(config: Config, { stores, metrics, log }: Shared, pa
     gate,
     cache,
     oldCopies,
+    unchanged,
     lastUsed,
     async record(refusal: RefusalRecord) {
       await refusals.record(refusal)
@@ -192,7 +196,7 @@ const openCollector = ({ stores, log }: Shared) =>
 /** Reports this instance to the others. */
 function openHeartbeat(
   { stores, metrics, log }: Shared,
-  oldCopies: OldCopies,
+  { oldCopies, unchanged }: Pick<HeartbeatOptions, 'oldCopies' | 'unchanged'>,
   postgres: () => PostgresState,
 ) {
   const id = newId('ins_')
@@ -208,6 +212,7 @@ function openHeartbeat(
   const heartbeat = createHeartbeat({
     instances: stores.instances,
     oldCopies,
+    unchanged,
     report: instance,
     onFault: (error) =>
       error === null

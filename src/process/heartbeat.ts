@@ -1,10 +1,12 @@
 /** Reports this instance to the others once a second. One report at a time: none pile up. */
 import type { OldCopies } from '../guard/old-copies.ts'
+import type { Unchanged } from '../guard/unchanged.ts'
 import type { InstanceReport, InstanceStore } from '../stores.ts'
 
 export interface HeartbeatOptions {
   instances: Pick<InstanceStore, 'report' | 'remove'>
   oldCopies: Pick<OldCopies, 'report' | 'isBehind'>
+  unchanged: Pick<Unchanged, 'since' | 'learn'>
   report: () => InstanceReport
   /** Called when reports begin to fail, and with null when they succeed again. */
   onFault: (error: Error | null) => void
@@ -19,7 +21,8 @@ export interface Heartbeat {
 
 const everyMs = 1000
 
-export function createHeartbeat({ instances, oldCopies, report, onFault }: HeartbeatOptions): Heartbeat {
+export function createHeartbeat(options: HeartbeatOptions): Heartbeat {
+  const { instances, oldCopies, unchanged, report, onFault } = options
   let timer: NodeJS.Timeout | undefined
   let reporting: Promise<void> = Promise.resolve()
   let failing = false
@@ -27,7 +30,12 @@ export function createHeartbeat({ instances, oldCopies, report, onFault }: Heart
 
   async function beat() {
     const startedMs = performance.now()
-    const reported = oldCopies.report((fence) => instances.report(report(), fence))
+    const reported = oldCopies.report(async (fence) => {
+      const askedAtMs = performance.now()
+      const { fence: latest, changes } = await instances.report(report(), { fence, since: unchanged.since() })
+      unchanged.learn(changes, askedAtMs)
+      return latest
+    })
     const error = await reported.then(
       () => null,
       (error: Error) => error,

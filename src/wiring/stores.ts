@@ -6,7 +6,7 @@
 import type { Config } from '../config.ts'
 import { createPublish } from '../guard/publish.ts'
 import { createAuditLog } from '../postgres/audit.ts'
-import { createInstanceStore, dropSilentInstances } from '../postgres/instances.ts'
+import { createInstanceStore, dropKeyChanges, dropSilentInstances } from '../postgres/instances.ts'
 import { createKeyStore } from '../postgres/keys.ts'
 import { dropAuditPartitions, dropUsagePartitions, ensurePartitions } from '../postgres/partitions.ts'
 import { createUsageStore } from '../postgres/usage.ts'
@@ -137,6 +137,7 @@ async function maintain({ background, rollups }: Pools, config: Config, onDroppe
     dropAll(() => background.run((sql) => dropAuditPartitions(sql, config.auditRetentionDays)), onDropped),
     dropAll(() => rollups.run((sql) => dropUsagePartitions(sql, config.usageRetentionDays)), onDropped),
     background.run(dropSilentInstances),
+    background.run(dropKeyChanges),
   ])
 }
 

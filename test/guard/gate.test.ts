@@ -3,6 +3,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { type CachedKey, renew } from '../../src/guard/key-cache.ts'
+import { createUnchanged } from '../../src/guard/unchanged.ts'
 import { keyHasher } from '../../src/rules/key-hasher.ts'
 import { type KeyCredential, type ServerRole, Unavailable } from '../../src/stores.ts'
 import { setClock } from '../clock.ts'
@@ -253,7 +254,7 @@ t.test('a key whose copy is renewed meanwhile is not read again', async (t) => {
   const readings = async (afterMs: number) => {
     clock.advance(1000)
     await hit({ ...key, ownReadOf: key })
-    renew(key, performance.now() + afterMs, 0)
+    renew(key, performance.now() + afterMs, { nowS: 0, server: '1' })
     clock.advance(250)
     await nextTurn()
     t.strictSame(confirmed.splice(0), [[{ keyId: 'apk_1', version: 4 }, '4?1.2']])
@@ -262,6 +263,33 @@ t.test('a key whose copy is renewed meanwhile is not read again', async (t) => {
   t.equal(await readings(0.01), 0)
   t.equal(await readings(0.01), 0)
   t.equal(await readings(0), 1, 'that read may have begun before the lease')
+})
+
+t.test('a key that has not changed, as the instance learns meanwhile, is not read again', async (t) => {
+  const clock = setClock(t)
+  const unchanged = createUnchanged()
+  const learn = (changed: string[] | null) =>
+    unchanged.learn({ server: '1', snapshot: '', nowS: 0, changed }, performance.now())
+  const { cached, hit, postgres } = gated({ unchanged })
+  learn(null)
+  clock.advance(1)
+  const key = await cached()
+  for (let n = 0; n < 3; n++) {
+    clock.advance(6000)
+    learn([])
+    await hit(key)
+    clock.advance(3000)
+    await hit(key)
+    clock.advance(1)
+    learn([])
+    clock.advance(250)
+    await nextTurn()
+  }
+  t.strictSame(postgres.readings, [])
+  clock.advance(6000)
+  learn(['apk_1'])
+  await hit(key)
+  t.equal(postgres.readings.length, 1)
 })
 
 t.test('a reading in the background that failed is tried again', async (t) => {

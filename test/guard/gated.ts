@@ -44,6 +44,7 @@ export function gated(options: Partial<GateOptions> = {}) {
     degradedCacheTtlMs: 0,
     outageTtlMs: 60_000,
     oldCopies: { fromMs: 0, untilMs: Infinity },
+    unchanged: { latest: { asOfMs: 0 }, renew() {} },
     onUse: ({ id }, atS) => uses.push([id, atS]),
     onStaleHash: () => {},
     onShed: (queue) => shed.push(queue),
@@ -52,7 +53,11 @@ export function gated(options: Partial<GateOptions> = {}) {
         postgres.readings.push(hashes)
         await postgres.before()
         const { key } = postgres
-        return { found: key !== null && hashes.includes(key.hash) ? [key] : [], role: postgres.role }
+        return {
+          found: key !== null && hashes.includes(key.hash) ? [key] : [],
+          role: postgres.role,
+          server: '1',
+        }
       },
     },
     counter: {
@@ -113,6 +118,7 @@ export const cachedKey = (more: Partial<CachedKey> = {}): CachedKey => ({
   previousHash: null,
   version: 4,
   readAtMs: 0,
+  server: '1',
   touchedS: 0,
   refreshing: false,
   hasStaleHash: false,

@@ -21,7 +21,9 @@ function open(t: Test, { held = false } = {}) {
           const uses = Object.fromEntries(given.map(({ key, atS }) => [key.id, atS]))
           const of = (ids: string[]) => ids.filter((id) => id in uses)
           const end = (error?: Error) =>
-            error ? reject(error) : resolve({ confirmed: of(confirmed), skipped: of(locked), nowS: 1000 })
+            error
+              ? reject(error)
+              : resolve({ confirmed: of(confirmed), skipped: of(locked), nowS: 1000, server: '1' })
           writes.push({ uses, skipsLocked, end })
           if (!held) end()
         }),

@@ -12,7 +12,7 @@ const { fences, report, list, remove } = createInstanceStore(
   { outageTtlMs: 60_000 },
 )
 const instance = { id: 'ins_1', version: '1', uptimeS: 1, counting: 'shared', postgres: 'ok', traffic: {} }
-const reported = (fence: number) => report(instance as never, fence)
+const reported = async (fence: number) => (await report(instance as never, { fence, since: null })).fence
 
 t.test('before the first change, the fence is one that no change waits for', async (t) => {
   t.equal(await reported(0), 0)
@@ -46,7 +46,7 @@ t.test('a silent instance is waited for until it can use no old copy, by any clo
 t.test('the list has what each instance reported last, and when it started', async (t) => {
   const started = { ...instance, id: 'ins_2', uptimeS: 3600, traffic: { refused: 1 } }
   const later = { ...started, uptimeS: 3601, counting: 'local', postgres: 'down', traffic: { refused: 2 } }
-  for (const one of [started, later]) await report(one as never, 0)
+  for (const one of [started, later]) await report(one as never, { fence: 0, since: null })
   const [found] = (await list()).filter(({ id }) => id === 'ins_2')
   const { startedAt, seenAt, silentS, ...rest } = found!
   const { uptimeS: _, ...reported } = later
@@ -60,7 +60,7 @@ t.test('an instance is forgotten an hour after its last report', async (t) => {
     ['ins_59', 59],
     ['ins_61', 61],
   ] as const) {
-    await report({ ...instance, id } as never, 0)
+    await report({ ...instance, id } as never, { fence: 0, since: null })
     await sql`update instances set seen_at = now() - make_interval(mins => ${minutes}) where id = ${id}`
   }
   await pool.run(dropSilentInstances)

@@ -85,7 +85,7 @@ t.test('one reading finds keys by their hashes, with what authentication needs',
   t.match(of(revoked), { version: 2, revokedAt: Number, ownerDeleted: false })
   t.match(of(ownerless), { version: 2, revokedAt: null, ownerDeleted: true })
   t.ok(Math.abs(of(usable).nowS - Date.now() / 1000) < 60, "the database's clock")
-  t.strictSame(await keys.findByHash([]), { found: [], role: 'primary' })
+  t.strictSame(await keys.findByHash([]), { found: [], role: 'primary', server: '' })
 })
 
 t.test('only its owner gets a key, and any other id is a miss', async (t) => {

@@ -371,7 +371,7 @@ t.test('partitions of a migrated database', async (t) => {
       const rows = await sql`
       select proname, proconfig::text as settings, has_function_privilege('pg_monitor', oid, 'execute') as by_others
       from pg_proc where prosecdef and pronamespace = current_schema()::regnamespace`
-      t.equal(rows.length, 4)
+      t.equal(rows.length, 5)
       for (const { proname, settings, by_others } of rows)
         t.strictSame([settings, by_others], ['{"search_path=public, pg_temp"}', false], proname)
     },

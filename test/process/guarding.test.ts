@@ -44,6 +44,47 @@ t.test(
   },
 )
 
+t.test('a key that nobody has changed is not looked up again', async (t) => {
+  const instance = await startInstance(t, services)
+  const { stores } = instance.service
+  // The write of a last use would confirm the key too.
+  const touch = stores.keys.touch
+  stores.keys.touch = async (...given) => ({ ...(await touch(...given)), confirmed: [] })
+  const find = stores.keys.findByHash
+  let lookups = 0
+  stores.keys.findByHash = (hashes) => {
+    lookups++
+    return find(hashes)
+  }
+  const { id, token } = await makeCaller(instance)
+  const verify = () => instance.ask('GET', '/v1/verify', { token })
+  const reportedAt = async () => {
+    const [row] = await sql`select max(seen_at)::text as at from instances`
+    return row!.at as string
+  }
+  const afterReport = async () => {
+    const last = await reportedAt()
+    await until('it has reported itself', async () => (await reportedAt()) > last)
+  }
+  await verify()
+  // Its second read: without the other confirmation, a look-up.
+  await until('it has been read twice', () => lookups === 2)
+  const clock = FakeTimers.install({ toFake: ['performance'], now: performance.now() })
+  t.teardown(() => clock.uninstall())
+  for (let n = 0; n < 2; n++) {
+    clock.tick(30_000)
+    await afterReport()
+    await afterReport()
+    t.equal((await verify()).status, 200)
+    t.equal(lookups, 2)
+  }
+  await sql`update api_keys set rate_limit_rpm = 77 where id = ${id}`
+  clock.tick(30_000)
+  await afterReport()
+  await afterReport()
+  t.equal((await verify()).headers.get('x-ratelimit-limit'), '77', 'changed by hand')
+})
+
 t.test('a token with our prefix is looked up, whatever its form', async (t) => {
   const instance = await startInstance(t, services)
   const { token } = await makeCaller(instance)

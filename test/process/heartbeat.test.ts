@@ -3,13 +3,20 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { install } from '@sinonjs/fake-timers'
 import t from 'tap'
 import { createOldCopies } from '../../src/guard/old-copies.ts'
+import { createUnchanged } from '../../src/guard/unchanged.ts'
 import { createHeartbeat } from '../../src/process/heartbeat.ts'
+import type { KeyChanges } from '../../src/stores.ts'
 
 const clock = install({
   toFake: ['setTimeout', 'clearTimeout', 'performance'],
   shouldClearNativeTimers: true,
 })
 t.teardown(() => clock.uninstall())
+
+const reply = (fence: number, changes: Partial<KeyChanges> = {}) => ({
+  fence,
+  changes: { server: '1', snapshot: '', nowS: 0, changed: [], ...changes },
+})
 
 async function tick(ms: number) {
   await clock.tickAsync(ms)
@@ -19,7 +26,7 @@ async function tick(ms: number) {
 t.test('one report a second; a slow one delays the next, and a failure is logged once', async (t) => {
   const calls: string[] = []
   const faults: (string | null)[] = []
-  let answer = async () => 0
+  let answer = async () => reply(0)
   const heartbeat = createHeartbeat({
     instances: {
       report: ({ id }) => {
@@ -32,6 +39,7 @@ t.test('one report a second; a slow one delays the next, and a failure is logged
       },
     },
     oldCopies: { report: async (send) => void (await send(0)), isBehind: () => false },
+    unchanged: createUnchanged(),
     report: () => ({ id: 'ins_1' }) as never,
     onFault: (error) => faults.push(error?.message ?? null),
   })
@@ -52,7 +60,7 @@ t.test('one report a second; a slow one delays the next, and a failure is logged
   t.equal(calls.length, 4, 'the next one is late, so it comes at once')
   await tick(2999)
   t.strictSame(faults, ['down'])
-  answer = async () => 0
+  answer = async () => reply(0)
   await tick(1000)
   t.strictSame(faults, ['down', null])
 
@@ -69,7 +77,7 @@ for (const earlier of [0, 1])
     let answer = () => {}
     const heartbeat = createHeartbeat({
       instances: {
-        report: () => new Promise((resolve) => (answer = () => resolve(0))),
+        report: () => new Promise((resolve) => (answer = () => resolve(reply(0)))),
         remove: async () => void calls.push('removed'),
       },
       oldCopies: {
@@ -79,6 +87,7 @@ for (const earlier of [0, 1])
         },
         isBehind: () => false,
       },
+      unchanged: createUnchanged(),
       report: () => ({ id: 'ins_1' }) as never,
       onFault() {},
     })
@@ -98,18 +107,58 @@ for (const earlier of [0, 1])
     t.strictSame(calls.slice(earlier), ['reported', 'removed'])
   })
 
+t.test('each report asks what has changed since the last reply', async (t) => {
+  const asked: (string | null)[] = []
+  const learned: number[] = []
+  const unchanged = createUnchanged()
+  let answer = async () => reply(0, { snapshot: '1:2:' })
+  const heartbeat = createHeartbeat({
+    instances: {
+      async report(_, { since }) {
+        asked.push(since)
+        await new Promise((resolve) => setTimeout(resolve, 1))
+        return answer()
+      },
+      remove: async () => {},
+    },
+    oldCopies: { report: async (send) => void (await send(0)), isBehind: () => false },
+    unchanged: {
+      since: unchanged.since,
+      learn(changes, askedAtMs) {
+        learned.push(performance.now() - askedAtMs)
+        unchanged.learn(changes, askedAtMs)
+      },
+    },
+    report: () => ({ id: 'ins_1' }) as never,
+    onFault() {},
+  })
+  const started = heartbeat.start()
+  await tick(1)
+  await started
+  answer = () => Promise.reject(new Error('down'))
+  for (let ms = 0; ms < 1500; ms += 10) await tick(10)
+  answer = async () => reply(0, { snapshot: '1:3:' })
+  for (let ms = 0; ms < 2000; ms += 10) await tick(10)
+  t.strictSame(asked, [null, '1:2:', '1:2:', '1:3:'])
+  t.strictSame(learned, [1, 1, 1], 'what it learns is as of the question')
+  const closed = heartbeat.close()
+  await tick(1)
+  await closed
+})
+
 t.test('a fence that somebody waits for is reported at once', async (t) => {
   const fences: number[] = []
   let latest = 0
   const heartbeat = createHeartbeat({
     instances: {
-      report: async (_, fence) => {
+      report: async (_, { fence }) => {
         fences.push(fence)
-        return latest
+        return reply(latest)
       },
       remove: async () => {},
     },
     oldCopies: createOldCopies(60_000),
+    unchanged: createUnchanged(),
     report: () => ({ id: 'ins_1' }) as never,
     onFault() {},
   })
@@ -129,14 +178,15 @@ t.test('an instance that uses no old copies reports once a second too, with the 
   const heartbeat = createHeartbeat({
     instances: {
       // A round trip, so that time passes during a report.
-      report: async (_, fence) => {
+      report: async (_, { fence }) => {
         fences.push(fence)
         await new Promise((resolve) => setTimeout(resolve, 1))
-        return latest
+        return reply(latest)
       },
       remove: async () => {},
     },
     oldCopies: createOldCopies(0),
+    unchanged: createUnchanged(),
     report: () => ({ id: 'ins_1' }) as never,
     onFault() {},
   })

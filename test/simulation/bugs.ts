@@ -58,8 +58,8 @@ const reader = of(
   'src/guard/key-reader.ts',
   [
     'the age of a copy starts at the reply',
-    'cacheName, hash, previousHash, readAtMs });',
-    'cacheName, hash, previousHash, readAtMs: performance.now() });',
+    'readAtMs, server: readFrom });',
+    'readAtMs: performance.now(), server: readFrom });',
   ],
   ['a refused key is admitted', 'credential === undefined || denied !== null', 'credential === undefined'],
   [
@@ -75,12 +75,12 @@ const renewal = [
     'src/guard/last-used.ts',
     [
       'a copy is renewed as of the reply',
-      'renew(writing.get(keyId).key, beganMs, nowS)',
-      'renew(writing.get(keyId).key, performance.now(), nowS)',
+      'renew(writing.get(keyId).key, beganMs, touched)',
+      'renew(writing.get(keyId).key, performance.now(), touched)',
     ],
     [
       'a copy is renewed that Postgres does not confirm',
-      'for (const keyId of confirmed)',
+      'for (const keyId of touched.confirmed)',
       'for (const keyId of writing.keys())',
     ],
   ),
@@ -90,6 +90,19 @@ const renewal = [
     'true || key.version',
   ]),
 ]
+
+const unchanged = of(
+  'src/guard/unchanged.ts',
+  ['a changed key counts as unchanged', 'hasChangedSince(key.id, key.readAtMs) ||', ''],
+  ['a deleted owner counts as unchanged', '|| hasChangedSince(key.userId, key.readAtMs)', ''],
+  ['a copy is unchanged as of the reply', 'latest.asOfMs = askedAtMs', 'latest.asOfMs = nowMs'],
+  [
+    'a read during the question is said to have seen the change',
+    'changedAtMs.set(id, nowMs)',
+    'changedAtMs.set(id, askedAtMs)',
+  ],
+  ['a read before the first reply counts as unchanged', 'fromMs = nowMs', 'fromMs = 0'],
+)
 
 const oldCopies = of(
   'src/guard/old-copies.ts',
@@ -203,6 +216,7 @@ export const bugs: Bug[] = [
   ...gate,
   ...reader,
   ...renewal,
+  ...unchanged,
   ...oldCopies,
   ...publication,
   ...scripts,

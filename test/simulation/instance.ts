@@ -5,6 +5,7 @@ import { createLastUsed } from '../../src/guard/last-used.ts'
 import { createOldCopies } from '../../src/guard/old-copies.ts'
 import { createPublish } from '../../src/guard/publish.ts'
 import { createRefusals } from '../../src/guard/refusals.ts'
+import { createUnchanged } from '../../src/guard/unchanged.ts'
 import { createHeartbeat } from '../../src/process/heartbeat.ts'
 import { createRedisCounter } from '../../src/redis/counter.ts'
 import { type KeyHasher, keyHasher, type TokenHashes } from '../../src/rules/key-hasher.ts'
@@ -84,11 +85,13 @@ export function createInstance(world: World, process: Process): Instance {
     onOtherServer: () => invalidateCache(),
   })
   const oldCopies = createOldCopies(outageTtlMs)
+  const unchanged = createUnchanged()
   const gate = createGate({
     ...{ cacheTtlMs, outageTtlMs, degradedCacheTtlMs: 0, lookupTimeoutMs: 1000 },
     ...{ hasher, keys: stores.keys, counter: watched(counter, world) },
     cache: createKeyCache(1000),
     oldCopies: oldCopies.allowed,
+    unchanged,
     onUse: createLastUsed(stores).note,
     onStaleHash() {},
   })
@@ -101,7 +104,7 @@ export function createInstance(world: World, process: Process): Instance {
     onOverBudget() {},
   })
   const heartbeat = createHeartbeat({
-    ...{ instances: stores.instances, oldCopies },
+    ...{ instances: stores.instances, oldCopies, unchanged },
     report: () => ({ id: instance.id }) as InstanceReport,
     onFault() {},
   })

@@ -9,6 +9,8 @@ export interface PostgresServer {
   readonly keys: Map<string, KeyCredential>
   /** Last uses by key, in Unix seconds. */
   readonly uses: Map<string, number>
+  /** The ids of changed keys, in the order of their commits. */
+  readonly changes: string[]
   /** The request ids of committed refusals. */
   readonly audit: Set<string>
   /** What each instance has reported. */
@@ -25,6 +27,7 @@ export interface PostgresServer {
 export const createPostgres = (): PostgresServer => ({
   keys: new Map(),
   uses: new Map(),
+  changes: [],
   audit: new Set(),
   instances: new Map(),
   fence: 0,
@@ -33,6 +36,9 @@ export const createPostgres = (): PostgresServer => ({
   epoch: 0,
   past: [],
 })
+
+/** As `key_server`: a server that has restarted is another one. */
+export const nameOf = ({ epoch }: PostgresServer): string => String(epoch)
 
 /** The keys as a server has them that is `lagMs` behind. */
 export const keysBehind = ({ keys, past }: PostgresServer, nowMs: number, lagMs: number): KeyCredential[] =>

@@ -150,6 +150,27 @@ function slowWrite(cast: Cast): Scene {
   }
 }
 
+/** `b` asks what has changed just before the change, gets the reply after it, and cannot ask again. */
+function slowReport({ chance, a, b, c }: Cast): Scene {
+  // An instance asks at its start and a second later.
+  const repliedMs = 1000 + 2 * 450
+  const atMs = repliedMs - chance.between(300, 450)
+  const cacheTtlMs = chance.oneOf([400, 1500])
+  const cast = { chance, atMs, a, b, c }
+  return {
+    cacheTtlMs,
+    outageTtlMs: 0,
+    actions: [
+      redisLost(cast),
+      request(chance.between(50, 800), b),
+      { at: 900, do: 'delay', instance: b, server: 'reports', for: 1100, ms: 450 },
+      change(cast),
+      { at: repliedMs + chance.between(20, 80), do: 'refuse', instance: b, server: 'reports', for: longMs },
+      ...several(chance, 3, () => request(atMs + cacheTtlMs * 1.04 + chance.between(250, 450), b)),
+    ],
+  }
+}
+
 /** The key is revoked a second time, by an instance that has Redis, while the first one waits. */
 function repeated(cast: Cast): Scene {
   const { chance, atMs, a, b, c } = cast
@@ -240,9 +261,18 @@ function longSilence(cast: Cast): Scene {
 
 /** The last two take a minute of virtual time, so they are rare. */
 export const scenes: ((cast: Cast) => Scene)[] = [
-  ...[split, rollback, overtaken, flushed, firstRead, slowWrite, repeated, crossed, forgotten].flatMap(
-    (scene) => Array(8).fill(scene),
-  ),
+  ...[
+    split,
+    rollback,
+    overtaken,
+    flushed,
+    firstRead,
+    slowWrite,
+    slowReport,
+    repeated,
+    crossed,
+    forgotten,
+  ].flatMap((scene) => Array(8).fill(scene)),
   longWait,
   longSilence,
 ]

@@ -3,7 +3,7 @@ import { runPublished } from '../../src/postgres/published.ts'
 import { silenceMs } from '../../src/rules/clock-rates.ts'
 import type { AuditLog, InstanceStore, KeyStore, KeyUse, KeyVersion, Publish } from '../../src/stores.ts'
 import type { Instance, World } from './instance.ts'
-import { createModelPool, keysBehind, type PostgresServer, type Statement } from './postgres.ts'
+import { createModelPool, keysBehind, nameOf, type PostgresServer, type Statement } from './postgres.ts'
 import type { Change, Pool } from './schedule.ts'
 import { startMs } from './time.ts'
 
@@ -43,13 +43,14 @@ export function createStores(world: World, instance: Instance): Stores {
               .filter(({ hash }) => hashes.includes(hash))
               .map((key) => ({ ...key, nowS })),
             role: instance.lagMs > 0 ? ('standby' as const) : ('primary' as const),
+            server: nameOf(server),
           }),
           ({ found }) => found.map(({ id, version }) => `reads version ${version} of ${id}`).join(', '),
         )
       },
       touch: (uses) =>
         statement(background)(
-          (server, nowS) => ({ confirmed: touched(server, uses), skipped: [], nowS }),
+          (server, nowS) => ({ confirmed: touched(server, uses), skipped: [], nowS, server: nameOf(server) }),
           ({ confirmed }) => (confirmed.length > 0 ? `confirms ${confirmed.join(', ')}` : undefined),
         ),
     },
@@ -89,13 +90,19 @@ function touched({ keys, uses }: PostgresServer, given: KeyUse[]): string[] {
 }
 
 /** As src/postgres/keys.ts and users.ts: what must be published. */
-function changed({ keys, past }: PostgresServer, nowS: number, keyId: string, change: Change): KeyVersion[] {
+function changed(
+  { keys, past, changes }: PostgresServer,
+  nowS: number,
+  keyId: string,
+  change: Change,
+): KeyVersion[] {
   const untilMs = nowS * 1000 - startMs
   const some = change === 'delete owner' ? [...keys.values()] : [keys.get(keyId)!]
   return some.flatMap((key) => {
     past.push({ untilMs, key: { ...key } })
     if (key.revokedAt !== null && (change === 'limit' || change === 'expire')) return []
     if (key.revokedAt === null) key.version++
+    changes.push(change === 'delete owner' ? key.userId : key.id)
     if (change === 'revoke') key.revokedAt ??= nowS
     if (change === 'delete owner') key.ownerDeleted = true
     if (change === 'expire') key.expiresAt ??= nowS + 2
@@ -125,15 +132,18 @@ const instanceStore = (
         (passed) => `fence ${fence} ${passed ? 'has' : 'has not'} passed`,
       ),
   },
-  report({ id }, fence) {
+  report({ id }, { fence, since }) {
     let before: number | undefined
     return reports(
-      (server) => {
+      (server, nowS) => {
         before = server.instances.get(id)?.fence
         server.instances.set(id, { seenMs: time.nowMs, fence })
-        return server.fence
+        const snapshot = String(server.changes.length)
+        const changed = since === null ? null : server.changes.slice(Number(since))
+        return { fence: server.fence, changes: { server: nameOf(server), snapshot, nowS, changed } }
       },
-      (latest) => (before === fence ? undefined : `reports fence ${fence}, the latest is ${latest}`),
+      ({ fence: latest }) =>
+        before === fence ? undefined : `reports fence ${fence}, the latest is ${latest}`,
     )
   },
   remove: async () => {},

@@ -1,0 +1,138 @@
+// Which keys have changed, as each instance asks once a second (sql/postgres/028).
+import t from 'tap'
+import { createInstanceStore, dropKeyChanges } from '../../src/postgres/instances.ts'
+import { until } from '../process/until.ts'
+import { actor, openStores } from './open-stores.ts'
+
+const { sql, pool, keys, users, makeUser, makeKey } = await openStores(t)
+const { report, remove } = createInstanceStore({ instances: pool, management: pool }, { outageTtlMs: 60_000 })
+const instance = { version: '1', uptimeS: 1, counting: 'shared', postgres: 'ok', traffic: {} }
+
+async function created() {
+  const user = await makeUser()
+  return { user, key: await makeKey(user.id) }
+}
+
+const asked = async (since: string | null, id = 'ins_1') =>
+  (await report({ ...instance, id } as never, { fence: 0, since })).changes
+
+/** Some stay until transactions that were under way have ended, in whatever database of the server. */
+const kept = async (id: string) => (await sql`select from key_changes where id = ${id}`).length
+
+/** What was noted because of this work. */
+async function changedBy(work: () => Promise<unknown>): Promise<string[]> {
+  const { snapshot } = await asked(null)
+  await work()
+  return (await asked(snapshot)).changed!.sort()
+}
+
+t.test('a report learns which keys and users have changed since the last one', async (t) => {
+  const { user, key } = await created()
+  const other = await created()
+  const isSet = (column: string, value: string) => async () =>
+    void (await sql.unsafe(`update api_keys set ${column} = ${value} where id = '${key.id}'`))
+  for (const [column, value] of [
+    ['rate_limit_rpm', '7'],
+    ['version', 'version + 1'],
+    ['expires_at', "now() + interval '1 hour'"],
+    ['revoked_at', 'now()'],
+    ['key_hash', "sha256('another')"],
+    ['user_id', `'${other.user.id}'`],
+  ] as const)
+    t.strictSame(await changedBy(isSet(column, value)), [key.id], column)
+  t.strictSame(await changedBy(isSet('last_used_at', 'now()')), [], 'a last use is no change')
+  t.strictSame(await changedBy(isSet('name', "'another'")), [])
+  t.strictSame(await changedBy(() => sql`update users set deleted_at = now() where id = ${user.id}`), [
+    user.id,
+  ])
+  t.strictSame(await changedBy(() => sql`update users set name = 'another' where id = ${user.id}`), [])
+  t.strictSame(await changedBy(() => sql`delete from api_keys where id = ${key.id}`), [key.id])
+  t.strictSame(await changedBy(() => sql`delete from users where id = ${user.id}`), [user.id])
+  t.strictSame(await changedBy(created), [], 'nobody has a copy of a new key')
+})
+
+t.test('changes by the service, and by replication, are noted too', async (t) => {
+  const { user, key } = await created()
+  const second = await makeKey(user.id)
+  t.strictSame(await changedBy(() => keys.revoke(key.id, user.id, actor())), [key.id])
+  const all = [second.id, user.id].sort()
+  t.strictSame(await changedBy(() => users.remove(user.id, actor())), all)
+  await sql.begin(async (sql) => {
+    const { snapshot } = await asked(null)
+    await sql`set local session_replication_role = replica`
+    await sql`update api_keys set version = version + 1 where id = ${second.id}`
+    t.strictSame((await asked(snapshot)).changed, [], 'it is not committed')
+  })
+})
+
+t.test('a change is learned of once it is committed, however late', async (t) => {
+  const { key } = await created()
+  const snapshots: string[] = [(await asked(null)).snapshot]
+  await sql.begin(async (slow) => {
+    await slow`set local session_replication_role = replica`
+    await slow`update api_keys set version = version + 1 where id = ${key.id}`
+    for (let n = 0; n < 3; n++) {
+      await created()
+      const { changed, snapshot } = await asked(snapshots.at(-1)!)
+      t.strictSame(changed, [])
+      snapshots.push(snapshot)
+      await pool.run(dropKeyChanges)
+    }
+  })
+  t.strictSame((await asked(snapshots.at(-1)!)).changed, [key.id])
+})
+
+t.test('changes are kept for as long as an instance asks about them', async (t) => {
+  const { key } = await created()
+  const { snapshot } = await asked(null)
+  await sql`update api_keys set version = version + 1 where id = ${key.id}`
+  for (let n = 0; n < 2; n++) {
+    await pool.run(dropKeyChanges)
+    t.strictSame((await asked(snapshot)).changed, [key.id])
+  }
+  let later = await asked(snapshot)
+  await until('nothing is kept', async () => {
+    later = await asked(later.snapshot)
+    await pool.run(dropKeyChanges)
+    return (await kept(key.id)) === 0
+  })
+  t.strictSame((await asked(later.snapshot)).changed, [])
+})
+
+t.test('an instance that was silent for long is told nothing: changes may have been deleted', async (t) => {
+  const { snapshot } = await asked(null)
+  t.strictSame((await asked(snapshot)).changed, [])
+  await sql`update instances set seen_at = now() - interval '6 minutes' where id = 'ins_1'`
+  t.equal((await asked(snapshot)).changed, null)
+  t.strictSame((await asked(snapshot)).changed, [], 'but the next time it is')
+  t.equal((await asked(snapshot, 'ins_new')).changed, null, 'nor is one that never reported')
+  await remove('ins_new')
+})
+
+t.test('instances that were silent for long, and rows of another server, keep nothing', async (t) => {
+  const { key } = await created()
+  await asked(null, 'ins_silent')
+  await sql`update api_keys set version = version + 1 where id = ${key.id}`
+  await sql`insert into key_changes values (9000000000000, ${key.id})`
+  await sql`delete from instances where id <> 'ins_silent'`
+  const keptAfter = async (minutes: number) => {
+    await sql`update instances set seen_at = now() - make_interval(mins => ${minutes})`
+    await pool.run(dropKeyChanges)
+    return kept(key.id)
+  }
+  t.equal(await keptAfter(9), 1)
+  await until('nothing is kept', async () => (await keptAfter(11)) === 0)
+})
+
+t.test('more changes than an instance remembers are cut off', async (t) => {
+  const { snapshot } = await asked(null)
+  await sql`insert into key_changes select txid_current(), 'apk_' || n from generate_series(1, 12000) n`
+  t.equal((await asked(snapshot)).changed!.length, 10_001)
+})
+
+t.test('tables that were emptied or restored are those of another server', async (t) => {
+  const { server } = await asked(null)
+  t.equal((await asked(null)).server, server)
+  await sql`truncate key_changes`
+  t.not((await asked(null)).server, server)
+})
