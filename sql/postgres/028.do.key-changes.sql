@@ -47,8 +47,10 @@ create function key_changes_since(since txid_snapshot) returns json language sql
     'now', extract(epoch from now()),
     'changed', case when since is not null then (
       select coalesce(json_agg(id), '[]') from (
-        select distinct id from key_changes
-        where txid >= txid_snapshot_xmin(since) and not txid_visible_in_snapshot(txid, since)
+        -- Of the transactions that it does not see: the later ones, and those that were under way.
+        select id from key_changes where txid >= txid_snapshot_xmax(since)
+        union
+        select id from key_changes where txid in (select txid_snapshot_xip(since))
         limit 10001
       ) as changed
     ) end
@@ -58,12 +60,19 @@ $$;
 -- What the instance's next question may be about at the earliest.
 alter table instances add column changes_since txid_snapshot;
 
--- Deletes what no instance asks about any more: one that was silent for 5 minutes gets no answer
--- (src/postgres/instances.ts). Rows of a later transaction come from a dump of another server.
-create function drop_key_changes() returns void language sql as $$
-  delete from key_changes
-  where txid >= txid_snapshot_xmax(txid_current_snapshot()) or txid < coalesce(
-    (select min(txid_snapshot_xmin(changes_since)) from instances where seen_at > now() - interval '10 minutes'),
-    txid_snapshot_xmin(txid_current_snapshot())
+-- Deletes what no instance asks about any more, 50,000 rows at most, and returns how many. An instance that
+-- was silent for 5 minutes gets no answer (src/postgres/instances.ts). Rows of a later transaction come from
+-- a dump of another server.
+create function drop_key_changes() returns bigint language sql as $$
+  with old as (
+    select txid, id from key_changes
+    where txid >= txid_snapshot_xmax(txid_current_snapshot()) or txid < coalesce(
+      (select min(txid_snapshot_xmin(changes_since)) from instances where seen_at > now() - interval '10 minutes'),
+      txid_snapshot_xmin(txid_current_snapshot())
+    )
+    limit 50000
+  ), deleted as (
+    delete from key_changes using old where key_changes.txid = old.txid and key_changes.id = old.id returning 1
   )
+  select count(*) from deleted
 $$;

@@ -4,7 +4,7 @@
  * process or a crash of Postgres loses up to a second of them.
  *
  * A write also reads the key. If it is still as the cached copy has it, the copy is renewed, so a key
- * in use is not looked up again.
+ * used for the first time is not looked up twice.
  */
 import type { KeyStore, KeyUse } from '../stores.ts'
 import { type CachedKey, renew } from './key-cache.ts'

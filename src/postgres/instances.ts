@@ -91,6 +91,8 @@ export async function dropSilentInstances(sql: Query): Promise<void> {
   await sql`delete from instances where seen_at < now() - interval '1 hour'`
 }
 
-export async function dropKeyChanges(sql: Query): Promise<void> {
-  await sql`select drop_key_changes()`
+/** Drops some that no instance asks about any more. Resolves to how many. */
+export async function dropKeyChanges(sql: Query): Promise<number> {
+  const [row] = await sql`select drop_key_changes()::float8 as dropped`
+  return row!.dropped
 }

@@ -137,8 +137,12 @@ async function maintain({ background, rollups }: Pools, config: Config, onDroppe
     dropAll(() => background.run((sql) => dropAuditPartitions(sql, config.auditRetentionDays)), onDropped),
     dropAll(() => rollups.run((sql) => dropUsagePartitions(sql, config.usageRetentionDays)), onDropped),
     background.run(dropSilentInstances),
-    background.run(dropKeyChanges),
+    dropAllKeyChanges(background),
   ])
+}
+
+async function dropAllKeyChanges(background: Pools['background']) {
+  while ((await background.run(dropKeyChanges)) > 0);
 }
 
 /** One call drops a bounded number of partitions, so calls until one drops none. */
