@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { copyFile, mkdir, rename, rm, writeFile } from 'node:fs/promises'
-import { connect, createServer, type Server } from 'node:net'
+import { type AddressInfo, connect, createServer, type Server } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -73,6 +73,19 @@ async function serveIntoPipe(t: Test, reader: string[]) {
       for (let sent = 0; sent < count; sent += 50) await Promise.all(Array.from({ length: 50 }, verify))
     },
   }
+}
+
+/** A free port, before one that is taken until the end of the test. */
+async function freePortBeforeTaken(t: Test): Promise<number> {
+  const [first, second] = [createServer(), createServer()]
+  t.teardown(() => second.close())
+  let free: number
+  do {
+    await listens(first, 0)
+    free = (first.address() as AddressInfo).port
+    await new Promise((resolve) => first.close(resolve))
+  } while (!(await listens(second, free + 1)))
+  return free
 }
 
 const listens = (server: Server, port: number): Promise<boolean> => {
@@ -281,12 +294,12 @@ if (isShared) {
 
   t.test('a port of the ops listeners that is in use ends all, whichever worker needs it', async (t) => {
     const { opsUrls } = await serve(t)
-    const taken = Math.min(...opsUrls.map((url) => Number(new URL(url).port)))
+    const free = await freePortBeforeTaken(t)
     const instances = async () => (await ask(`GET ${opsUrls[0]}/admin/instances`)).body.instances
     const before = await instances()
-    const env = externalEnv(services, { OPS_PORT: String(taken - 1), WORKERS: '2' })
+    const env = externalEnv(services, { OPS_PORT: String(free), WORKERS: '2' })
     const { code, stderr } = await runLatchkey(t, env, 'serve')
-    t.strictSame([code, stderr], [1, `latchkey: port ${taken} is in use: choose another with OPS_PORT\n`])
+    t.strictSame([code, stderr], [1, `latchkey: port ${free + 1} is in use: choose another with OPS_PORT\n`])
     t.equal((await instances()).length, before.length, 'those that ran have stopped as usual')
   })
 }
