@@ -497,11 +497,11 @@ export interface Fences {
 
 /** Which keys have changed in Postgres. */
 export interface KeyChanges extends ReadFrom {
-  /** What this reply knows of. Means nothing to another server. */
-  snapshot: string
+  /** What this reply knows of: to ask from, next time. */
+  known: string
   /**
-   * Ids of keys, and of users for all of their keys. null: unknown, because nothing was asked or the
-   * last report is too long ago.
+   * Ids of keys, and of users for all of their keys. null: unknown, because nothing was asked, the last
+   * report is too long ago, or Postgres is another one or has crashed since.
    */
   changed: string[] | null
 }
@@ -509,8 +509,8 @@ export interface KeyChanges extends ReadFrom {
 export interface InstanceStore {
   fences: Fences
   /**
-   * `fence`: the instance's current one. Resolves to the latest one. `since`: the snapshot of the
-   * last reply, or null.
+   * `fence`: the instance's current one. Resolves to the latest one. `since`: what the last
+   * reply knew of, or null.
    */
   report(
     report: InstanceReport,

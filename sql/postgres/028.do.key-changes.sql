@@ -30,20 +30,32 @@ alter table api_keys enable always trigger note_key_change;
 alter table users enable always trigger note_user_change;
 
 -- Names this server and its tables. Another one counts its transactions differently; in other tables,
--- rows may have changed without a trigger (restored, truncated).
+-- rows may have changed without a trigger (restored, truncated). A hash, because each row of a look-up has it.
 create function key_server() returns text language sql stable as $$
-  select concat_ws(
-    '/', extract(epoch from pg_postmaster_start_time()), (select oid from pg_database where datname = current_database()),
-    pg_relation_filenode('api_keys'), pg_relation_filenode('users'), pg_relation_filenode('key_changes')
-  )
+  select hashtextextended(concat_ws(
+    ' ', extract(epoch from pg_postmaster_start_time()), pg_relation_filepath('api_keys'),
+    pg_relation_filepath('users'), pg_relation_filepath('key_changes')
+  ), 0)::text
 $$;
 
--- {"server": …, "snapshot": of this statement, "now": Unix seconds, "changed": the ids that changed since that
+-- What an instance knows of: "<epoch> <snapshot>". A crash begins another epoch: it loses the latest
+-- transactions that were not flushed, such as last uses, and their numbers are used again. It also resets
+-- the statistics.
+create function key_changes_epoch() returns text language sql stable as $$
+  select concat_ws('/', key_server(), extract(epoch from pg_stat_get_bgwriter_stat_reset_time()))
+$$;
+
+-- null: of another epoch.
+create function snapshot_of_epoch(known text) returns txid_snapshot language sql stable as $$
+  select case when split_part(known, ' ', 1) = key_changes_epoch() then split_part(known, ' ', 2)::txid_snapshot end
+$$;
+
+-- {"server": …, "known": as of this statement, "now": Unix seconds, "changed": the ids that changed since that
 -- snapshot, 10,001 at most; null without one}.
 create function key_changes_since(since txid_snapshot) returns json language sql stable as $$
   select json_build_object(
     'server', key_server(),
-    'snapshot', txid_current_snapshot(),
+    'known', key_changes_epoch() || ' ' || txid_current_snapshot(),
     'now', extract(epoch from now()),
     'changed', case when since is not null then (
       select coalesce(json_agg(id), '[]') from (

@@ -16,7 +16,7 @@ export interface Unchanged {
   readonly latest: { asOfMs: number }
   /** Does nothing if the key may have changed. */
   renew(key: CachedKey): void
-  /** The snapshot to ask from. */
+  /** What to ask from. */
   since(): string | null
   /** `askedAtMs`: before the question was sent. */
   learn(changes: KeyChanges, askedAtMs: number): void
@@ -36,7 +36,7 @@ export function createUnchanged(): Unchanged {
 
   return {
     latest,
-    since: () => changes?.snapshot ?? null,
+    since: () => changes?.known ?? null,
     renew(key) {
       if (changes === null || key.server !== changes.server || key.readAtMs < fromMs) return
       if (hasChangedSince(key.id, key.readAtMs) || hasChangedSince(key.userId, key.readAtMs)) return
@@ -44,9 +44,8 @@ export function createUnchanged(): Unchanged {
     },
     learn(learned, askedAtMs) {
       const nowMs = performance.now()
-      const isNext = learned.server === changes?.server
       for (const id of learned.changed ?? []) changedAtMs.set(id, nowMs)
-      if (!isNext || learned.changed === null || changedAtMs.size > changedMax) {
+      if (learned.changed === null || changedAtMs.size > changedMax) {
         fromMs = nowMs
         changedAtMs.clear()
       }

@@ -41,7 +41,7 @@ export function createInstanceStore(
           insert into instances (id, version, started_at, seen_at, counting, postgres, traffic, fence, changes_since)
           values (${id}, ${version}, now() - make_interval(secs => ${uptimeS}::float8), now(), ${counting},
             ${postgres}, ${JSON.stringify(traffic)}::text::jsonb, ${fence},
-            coalesce(${since}::text::txid_snapshot, txid_current_snapshot()))
+            coalesce(snapshot_of_epoch(${since}), txid_current_snapshot()))
           on conflict (id) do update set
             seen_at = excluded.seen_at, counting = excluded.counting, postgres = excluded.postgres,
             traffic = excluded.traffic, fence = excluded.fence, changes_since = excluded.changes_since
@@ -51,11 +51,11 @@ export function createInstanceStore(
           ) as latest,
           key_changes_since((
             -- After a longer silence, changes may have been deleted.
-            select ${since}::text::txid_snapshot from instances
+            select snapshot_of_epoch(${since}) from instances
             where id = ${id} and seen_at > now() - interval '5 minutes'
           )) as changes`
-        const { server, snapshot, now, changed } = row!.changes
-        return { fence: row!.latest, changes: { server, snapshot, nowS: now, changed } }
+        const { server, known, now, changed } = row!.changes
+        return { fence: row!.latest, changes: { server, known, nowS: now, changed } }
       }),
 
     list: (lane) =>

@@ -269,7 +269,7 @@ t.test('a key that has not changed, as the instance learns meanwhile, is not rea
   const clock = setClock(t)
   const unchanged = createUnchanged()
   const learn = (changed: string[] | null) =>
-    unchanged.learn({ server: '1', snapshot: '', nowS: 0, changed }, performance.now())
+    unchanged.learn({ server: '1', known: '', nowS: 0, changed }, performance.now())
   const { cached, hit, postgres } = gated({ unchanged })
   learn(null)
   clock.advance(1)

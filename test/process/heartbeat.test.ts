@@ -15,7 +15,7 @@ t.teardown(() => clock.uninstall())
 
 const reply = (fence: number, changes: Partial<KeyChanges> = {}) => ({
   fence,
-  changes: { server: '1', snapshot: '', nowS: 0, changed: [], ...changes },
+  changes: { server: '1', known: '', nowS: 0, changed: [], ...changes },
 })
 
 async function tick(ms: number) {
@@ -111,7 +111,7 @@ t.test('each report asks what has changed since the last reply', async (t) => {
   const asked: (string | null)[] = []
   const learned: number[] = []
   const unchanged = createUnchanged()
-  let answer = async () => reply(0, { snapshot: '1:2:' })
+  let answer = async () => reply(0, { known: '1 1:2:' })
   const heartbeat = createHeartbeat({
     instances: {
       async report(_, { since }) {
@@ -137,9 +137,9 @@ t.test('each report asks what has changed since the last reply', async (t) => {
   await started
   answer = () => Promise.reject(new Error('down'))
   for (let ms = 0; ms < 1500; ms += 10) await tick(10)
-  answer = async () => reply(0, { snapshot: '1:3:' })
+  answer = async () => reply(0, { known: '1 1:3:' })
   for (let ms = 0; ms < 2000; ms += 10) await tick(10)
-  t.strictSame(asked, [null, '1:2:', '1:2:', '1:3:'])
+  t.strictSame(asked, [null, '1 1:2:', '1 1:2:', '1 1:3:'])
   t.strictSame(learned, [1, 1, 1], 'what it learns is as of the question')
   const closed = heartbeat.close()
   await tick(1)

@@ -138,9 +138,10 @@ const instanceStore = (
       (server, nowS) => {
         before = server.instances.get(id)?.fence
         server.instances.set(id, { seenMs: time.nowMs, fence })
-        const snapshot = String(server.changes.length)
-        const changed = since === null ? null : server.changes.slice(Number(since))
-        return { fence: server.fence, changes: { server: nameOf(server), snapshot, nowS, changed } }
+        const known = `${nameOf(server)} ${server.changes.length}`
+        const [epoch, seen] = since?.split(' ') ?? []
+        const changed = epoch === nameOf(server) ? server.changes.slice(Number(seen)) : null
+        return { fence: server.fence, changes: { server: nameOf(server), known, nowS, changed } }
       },
       ({ fence: latest }) =>
         before === fence ? undefined : `reports fence ${fence}, the latest is ${latest}`,
