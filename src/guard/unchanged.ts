@@ -38,7 +38,7 @@ export function createUnchanged(): Unchanged {
     latest,
     since: () => changes?.known ?? null,
     renew(key) {
-      if (changes === null || key.server !== changes.server || key.readAtMs < fromMs) return
+      if (changes === null || key.server !== changes.server || key.readAtMs <= fromMs) return
       if (hasChangedSince(key.id, key.readAtMs) || hasChangedSince(key.userId, key.readAtMs)) return
       renew(key, latest.asOfMs, changes)
     },

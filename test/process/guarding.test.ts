@@ -69,17 +69,18 @@ t.test('a key that nobody has changed is not looked up again', async (t) => {
   await verify()
   // Its second read: without the other confirmation, a look-up.
   await until('it has been read twice', () => lookups === 2)
-  const clock = FakeTimers.install({ toFake: ['performance'], now: performance.now() })
-  t.teardown(() => clock.uninstall())
+  const now = performance.now.bind(performance)
+  let aheadMs = 0
+  t.intercept(performance, 'now', { value: () => now() + aheadMs })
   for (let n = 0; n < 2; n++) {
-    clock.tick(30_000)
+    aheadMs += 30_000
     await afterReport()
     await afterReport()
     t.equal((await verify()).status, 200)
     t.equal(lookups, 2)
   }
   await sql`update api_keys set rate_limit_rpm = 77 where id = ${id}`
-  clock.tick(30_000)
+  aheadMs += 30_000
   await afterReport()
   await afterReport()
   // Not at once if the look-up fails, as it may after a jump of the clock.
