@@ -95,10 +95,12 @@ t.test('what was read before the first reply is left alone: its changes are unkn
   const key = copy()
   const { readAtMs } = key
   ask(null)
+  const atReply = copy()
   t.equal(renewed(key), readAtMs)
   clock.advance(1000)
-  ask([])
+  const askedAtMs = ask([])
   t.equal(renewed(key), readAtMs)
+  t.ok(renewed(atReply) < askedAtMs)
   t.end()
 })
 
