@@ -137,12 +137,13 @@ async function maintain({ background, rollups }: Pools, config: Config, onDroppe
     dropAll(() => background.run((sql) => dropAuditPartitions(sql, config.auditRetentionDays)), onDropped),
     dropAll(() => rollups.run((sql) => dropUsagePartitions(sql, config.usageRetentionDays)), onDropped),
     background.run(dropSilentInstances),
-    dropAllKeyChanges(background),
+    dropAllKeyChanges(rollups),
   ])
 }
 
-async function dropAllKeyChanges(background: Pools['background']) {
-  while ((await background.run(dropKeyChanges)) > 0);
+/** Not in the background pool, where last uses would wait for it. */
+async function dropAllKeyChanges(rollups: Pools['rollups']) {
+  while ((await rollups.run(dropKeyChanges)) > 0);
 }
 
 /** One call drops a bounded number of partitions, so calls until one drops none. */
