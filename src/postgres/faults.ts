@@ -24,6 +24,11 @@ const ourFaultClasses = ['21', '22', '23', '42']
  */
 const connectionFault = /^(CONNECT|E[A-Z]+$|ERR_SSL_)/
 
+/** Whether the connection is broken, or there was none. */
+export function isConnectionFault(error: unknown): boolean {
+  return connectionFault.test(String((error as { code?: unknown }).code))
+}
+
 /** No partition takes the row: 23514 (check_violation) without the name of a constraint. */
 export function lacksPartition(error: unknown): boolean {
   const { code, constraint_name } = error as { code?: unknown; constraint_name?: string }
@@ -42,7 +47,7 @@ export function isServersFault(error: unknown): boolean {
   // A grant is missing, perhaps since an upgrade.
   if (code === permissionFault) return true
   if (/^[0-9A-Z]{5}$/.test(code)) return !ourFaultClasses.includes(code.slice(0, 2))
-  return connectionFault.test(code)
+  return isConnectionFault(error)
 }
 
 /** What happened, and what to do about it where that is in the settings. */

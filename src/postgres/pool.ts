@@ -6,7 +6,7 @@
 import type { ISql, Sql } from 'postgres'
 import { Overloaded, Unavailable } from '../stores.ts'
 import { postgresAt } from './connect.ts'
-import { describe, isServersFault, lacksPartition, readOnlyFault } from './faults.ts'
+import { describe, isConnectionFault, isServersFault, lacksPartition, readOnlyFault } from './faults.ts'
 import { createLanes, type Kind, type Turn } from './lanes.ts'
 import type { SslSettings } from './ssl.ts'
 
@@ -198,8 +198,9 @@ export function createPool(options: PoolOptions): Pool {
     const { code } = error as { code?: unknown }
     if (code === readOnlyFault) noteReadOnly(from)
     // postgres.js 3.4 keeps the server's reason for closing a connection and reports it for the
-    // next statement on it, so replace the connections.
-    if (code === 'CONNECTION_CLOSED' || code === 'CONNECT_TIMEOUT') renew(from)
+    // next statement on it. A statement that it sends between a socket's error and its close never
+    // ends. So replace the connections.
+    if (isConnectionFault(error)) renew(from)
   }
 
   async function runAs<T>(kind: Kind, work: Work<T>, lane?: string): Promise<T> {

@@ -331,6 +331,20 @@ t.test('a statement whose connection ends is Unavailable', async (t) => {
   await untilAnswered(pool)
 })
 
+t.test('what waits for a connection does not wait longer because that connection is reset', async (t) => {
+  const network = await startTcpProxy(t, server.url)
+  const pool = open(t, { url: network.url, max: 1, timeoutMs: 30_000 })
+  const waitsLong = (error: unknown) => /no answer in/.test(String(error))
+  for (let round = 0; round < 6; round++) {
+    const ended = outcomes([pool.run((sql) => sql`select pg_sleep(10)`), ask(pool), ask(pool)])
+    await untilAsleep(t)
+    network.cut()
+    const errors = await ended
+    t.ok(isUnavailable(errors[0]))
+    t.strictSame(errors.filter(waitsLong), [])
+  }
+})
+
 for (const { max, timeoutMs } of [
   { max: 2, timeoutMs: 1000 },
   { max: 1, timeoutMs: 5000 },
