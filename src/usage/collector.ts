@@ -179,17 +179,20 @@ export function createCollector(options: CollectorOptions): Collector {
     return Math.max(0, nowMs() / 1000 - (doneThrough + 2) * 60)
   }
 
-  async function tick() {
-    const ended = [opening, storing, rollingUp].map(({ run }) =>
-      run().then(
-        () => null,
-        (error: Error) => error,
-      ),
-    )
-    const error = (await Promise.all(ended)).find((error) => error !== null) ?? null
-    if (isClosed || !(error !== null ? !isFaulty : isFaulty && lagS() === 0)) return
-    isFaulty = error !== null
+  function noteFault(error: Error) {
+    if (isClosed || isFaulty) return
+    isFaulty = true
     onFault(error)
+  }
+
+  async function tick() {
+    const parts = [opening, storing, rollingUp].map(({ run }) => run())
+    // At once: another part may wait for its deadline.
+    for (const part of parts) part.catch(noteFault)
+    const failed = (await Promise.allSettled(parts)).some(({ status }) => status === 'rejected')
+    if (isClosed || !isFaulty || failed || lagS() > 0) return
+    isFaulty = false
+    onFault(null)
   }
 
   /** A minute begins at once: if this process is killed before that is reported, nothing shows it. */

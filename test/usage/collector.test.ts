@@ -726,6 +726,16 @@ t.test('minutes begin and end on time while one is stored and hours are rolled u
   t.strictSame(Object.fromEntries(reported), { 1000: 0, 1001: 0, 1002: 0, 1003: 0, 1004: 1 })
 })
 
+t.test('a fault is told at once, while another part of the work waits', async (t) => {
+  const collector = collectorOn(() => 1000 * 60_000 + 3000, {
+    claim: () => Promise.reject(new Unavailable('gone')),
+    rollUp: () => new Promise(() => {}),
+  })
+  void collector.tick()
+  await nextTurn()
+  t.strictSame(collector.faults, ['gone'])
+})
+
 t.test('what fails after a stop is not reported', async (t) => {
   let fail: ((error: Error) => void) | undefined
   const rollUp = () =>
