@@ -166,6 +166,9 @@ function watch(socket: Socket, onFailure: (hadAnswered: boolean) => void) {
     if (bytes.subarray(-6, -1).equals(readyForQuery)) answers++
     if (answers === 2) socket.off('data', count)
   })
+  // postgres.js 3.4 never ends a statement that it sends between a socket's error and its close, so it
+  // learns of both at once.
+  socket.once('error', () => queueMicrotask(() => socket.emit('close', true)))
   socket.once('close', (hadError: boolean) => {
     // The first answer is to the login, which a pooler accepts even if its server is down.
     if (answers < 2) onFailure(hadAnswered)

@@ -198,8 +198,8 @@ export function createPool(options: PoolOptions): Pool {
     const { code } = error as { code?: unknown }
     if (code === readOnlyFault) noteReadOnly(from)
     // postgres.js 3.4 keeps the server's reason for closing a connection and reports it for the
-    // next statement on it. A statement that it sends between a socket's error and its close never
-    // ends. So replace the connections.
+    // next statement on it. If a socket fails before all is written, the next one writes nothing. So
+    // replace the connections.
     if (isConnectionFault(error)) renew(from)
   }
 
