@@ -133,19 +133,24 @@ function firstRead(cast: Cast): Scene {
   }
 }
 
-/** `b` writes its last use just before the change, and gets the reply long after it. */
+/**
+ * `b` writes its last use just before the change, and gets the reply long after it. Nothing else renews its
+ * copy.
+ */
 function slowWrite(cast: Cast): Scene {
   const { chance, atMs, b } = cast
   return {
-    cacheTtlMs: 3000,
-    outageTtlMs: chance.oneOf([0, 2500]),
+    cacheTtlMs: 1500,
+    outageTtlMs: 0,
     actions: [
       redisLost(cast),
       request(atMs - chance.between(1150, 1200), b),
+      { at: atMs - 1000, do: 'refuse', instance: b, server: 'reports', for: longMs },
+      { at: atMs - 500, do: 'refuse', instance: b, server: 'lookups', for: longMs },
       request(atMs - chance.between(101, 108), b),
       { at: atMs - chance.between(0, 3), do: 'hold', instance: b, server: 'background', for: 1500 },
       change(cast),
-      ...several(chance, 3, () => request(atMs + chance.between(3000, 4600), b)),
+      ...several(chance, 3, () => request(atMs + chance.between(1850, 3000), b)),
     ],
   }
 }
@@ -167,6 +172,23 @@ function slowReport({ chance, a, b, c }: Cast): Scene {
       change(cast),
       { at: repliedMs + chance.between(20, 80), do: 'refuse', instance: b, server: 'reports', for: longMs },
       ...several(chance, 3, () => request(atMs + cacheTtlMs * 1.04 + chance.between(250, 450), b)),
+    ],
+  }
+}
+
+/** `b` reads the key from another Postgres, and reports to it for the first time after the change. */
+function lateReport(cast: Cast): Scene {
+  const { chance, atMs, b } = cast
+  return {
+    cacheTtlMs: 1500,
+    outageTtlMs: 0,
+    actions: [
+      redisLost(cast),
+      { at: atMs - 1100, do: 'restart postgres', for: 50 },
+      { at: atMs - 1100, do: 'refuse', instance: b, server: 'reports', for: 1100 + chance.between(0, 500) },
+      request(atMs - chance.between(400, 900), b),
+      change(cast),
+      ...several(chance, 3, () => request(atMs + chance.between(1810, 2500), b)),
     ],
   }
 }
@@ -269,6 +291,7 @@ export const scenes: ((cast: Cast) => Scene)[] = [
     firstRead,
     slowWrite,
     slowReport,
+    lateReport,
     repeated,
     crossed,
     forgotten,
