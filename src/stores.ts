@@ -198,9 +198,11 @@ export interface KeyCredential {
   nowS: number
 }
 
-/** `atS`: Unix seconds. */
+/** `atS`: Unix seconds. `refreshing`: whether the key is to be read again. */
 export interface KeyUse {
-  key: Pick<KeyCredential, 'id' | 'userId' | 'rateLimitRpm' | 'expiresAt' | 'version'>
+  key: Pick<KeyCredential, 'id' | 'userId' | 'rateLimitRpm' | 'expiresAt' | 'version'> & {
+    refreshing: boolean
+  }
   atS: number
 }
 
@@ -356,9 +358,9 @@ export interface KeyStore {
   rank(counts: KeyCount[], options: { limit: number; lane: Operator }): Promise<RankedKey[]>
   /**
    * Stores last uses. One that is not later than the stored one changes nothing. Waits for a row that
-   * somebody has locked; with `skipsLocked` it leaves such rows out. `confirmed`: of the keys whose use
-   * was stored, those that still are what the use says, are not revoked, and whose owner is not deleted.
-   * They may have expired. They were read after the call, from a primary.
+   * somebody has locked; with `skipsLocked` it leaves such rows out. `confirmed`: of the keys to be
+   * read again whose use was stored, those that still are what the use says, are not revoked, and whose
+   * owner is not deleted. They may have expired. They were read after the call, from a primary.
    */
   touch(uses: KeyUse[], options?: { skipsLocked?: boolean }): Promise<TouchedKeys>
   /**

@@ -3,8 +3,8 @@
  * later. Best effort: a failed write is retried with the uses that have come since, and a killed
  * process or a crash of Postgres loses up to a second of them.
  *
- * A write also reads the key. If it is still as the cached copy has it, the copy is renewed, so a key
- * used for the first time is not looked up twice.
+ * A write also reads the keys that are to be read again. If one is still as the cached copy has it, the
+ * copy is renewed, so a key used for the first time is not looked up twice.
  */
 import type { KeyStore, KeyUse } from '../stores.ts'
 import { type CachedKey, renew } from './key-cache.ts'

@@ -151,10 +151,12 @@ export function createKeyStore(pools: KeyPools, options: KeyChangesOptions): Key
           uses.map(({ key, atS }) => ({
             id: key.id,
             at: atS,
-            user_id: key.userId,
-            rate_limit_rpm: key.rateLimitRpm,
-            expires_at: key.expiresAt,
-            version: key.version,
+            ...(key.refreshing && {
+              user_id: key.userId,
+              rate_limit_rpm: key.rateLimitRpm,
+              expires_at: key.expiresAt,
+              version: key.version,
+            }),
           })),
         )
         // Not worth a flush of the WAL: a server that crashes loses less than a second of them.

@@ -205,7 +205,7 @@ t.test('a use confirms a key that is usable and just as a look-up has found it',
   const user = await makeUser()
   const { id, hash } = await makeKey(user.id)
   let atS = nowS() - 3600
-  const found = async () => (await keys.findByHash([hash])).found[0]!
+  const found = async () => ({ ...(await keys.findByHash([hash])).found[0]!, refreshing: true })
   const confirmed = async (key: KeyUse['key'], options = {}) => {
     const touched = await keys.touch([{ key, atS: ++atS }], options)
     t.ok(Math.abs(touched.nowS - Date.now() / 1000) < 60)
@@ -216,6 +216,7 @@ t.test('a use confirms a key that is usable and just as a look-up has found it',
   t.strictSame(await confirmed(known, { skipsLocked: true }), [id])
   t.strictSame((await keys.touch([{ key: known, atS }])).confirmed, [], 'the use is stored already')
   for (const more of [
+    { refreshing: false },
     { userId: newId('usr_') },
     { rateLimitRpm: known.rateLimitRpm + 1 },
     { expiresAt: nowS() + 3600 },

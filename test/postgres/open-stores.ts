@@ -109,7 +109,7 @@ export const actor = (keyId: string | null = null): Actor => ({
 
 /** A use by an instance that knows `more` of the key. */
 export const useOf = (id: string, atS = nowS(), more: Partial<KeyUse['key']> = {}): KeyUse => ({
-  key: { id, userId: 'usr_1', rateLimitRpm: 1, expiresAt: null, version: 1, ...more },
+  key: { id, userId: 'usr_1', rateLimitRpm: 1, expiresAt: null, version: 1, refreshing: true, ...more },
   atS,
 })
 

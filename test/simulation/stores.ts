@@ -48,11 +48,13 @@ export function createStores(world: World, instance: Instance): Stores {
           ({ found }) => found.map(({ id, version }) => `reads version ${version} of ${id}`).join(', '),
         )
       },
-      touch: (uses) =>
-        statement(background)(
-          (server, nowS) => ({ confirmed: touched(server, uses), skipped: [], nowS, server: nameOf(server) }),
+      touch(uses) {
+        const sent = uses.map(({ key, atS }) => ({ key: { ...key }, atS }))
+        return statement(background)(
+          (server, nowS) => ({ confirmed: touched(server, sent), skipped: [], nowS, server: nameOf(server) }),
           ({ confirmed }) => (confirmed.length > 0 ? `confirms ${confirmed.join(', ')}` : undefined),
-        ),
+        )
+      },
     },
     audit: {
       recordRefusals: (records) =>
@@ -73,13 +75,14 @@ export function createStores(world: World, instance: Instance): Stores {
   }
 }
 
-/** As sql/postgres/027.do.confirm-used-keys.sql. */
+/** As sql/postgres/029.do.confirm-on-request.sql. */
 function touched({ keys, uses }: PostgresServer, given: KeyUse[]): string[] {
   const stored = given.filter(({ key: { id }, atS }) => (uses.get(id) ?? 0) < atS)
   for (const { key, atS } of stored) uses.set(key.id, atS)
   return stored.flatMap(({ key: known }) => {
     const key = keys.get(known.id)!
     const isConfirmed =
+      known.refreshing &&
       key.version === known.version &&
       key.rateLimitRpm === known.rateLimitRpm &&
       key.expiresAt === known.expiresAt &&
