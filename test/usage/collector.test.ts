@@ -726,7 +726,7 @@ t.test('minutes begin and end on time while one is stored and hours are rolled u
   t.strictSame(Object.fromEntries(reported), { 1000: 0, 1001: 0, 1002: 0, 1003: 0, 1004: 1 })
 })
 
-t.test('a fault is told at once, while another part of the work waits', async (t) => {
+t.test('a fault is reported at once, while other work is still waiting', async (t) => {
   const collector = collectorOn(() => 1000 * 60_000 + 3000, {
     claim: () => Promise.reject(new Unavailable('gone')),
     rollUp: () => new Promise(() => {}),
