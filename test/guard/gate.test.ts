@@ -115,6 +115,17 @@ t.test('after the first request a reading in the background confirms the version
   t.strictSame(await first({ role: 'standby' }), [], 'which may lack it')
 })
 
+t.test('the first use of a key is noted as one of a key to be read again', async (t) => {
+  const used: CachedKey[] = []
+  const { verify, hit, counter } = gated({ onUse: (key) => used.push(key) })
+  counter.version = '4?1.2'
+  await hit((await verify()) as CachedKey)
+  t.strictSame(
+    used.map(({ refreshing }) => refreshing),
+    [true],
+  )
+})
+
 t.test('a Postgres that lacks the change the counter knows of decides nothing', async (t) => {
   const { cached, hit, counter, postgres, raised } = gated()
   const key = await cached()
