@@ -46,6 +46,8 @@ const storeMax = 5000
 /** Of a core of each Redis server. 100,000 counters take about half a second of it. */
 const share = 0.25
 const stopTimeoutMs = 5000
+/** As long as a claim lasts. */
+const leaveMs = 15_000
 /** Minutes whose report waits for Postgres: a day. */
 const reportsMax = 1440
 
@@ -59,6 +61,8 @@ export function createCollector(options: CollectorOptions): Collector {
   let doneThrough: number | null = null
   /** A minute in which an earlier process counted, and its counts died with it. */
   let lostMinute: number | null = null
+  /** A minute whose other requests this instance cannot see, and until when it is left to the others. */
+  let left = { minute: 0, untilMs: 0 }
   let openMinute = 0
   let rolledUpMinute = 0
   let clock = { nowMs: 0, monoMs: 0 }
@@ -100,8 +104,11 @@ export function createCollector(options: CollectorOptions): Collector {
     }
   }
 
-  /** Resolves to whether every counter was read before any could expire. */
-  async function storeCounts(minute: number, signal?: AbortSignal): Promise<boolean> {
+  /**
+   * `whole`: every counter was read before any could expire. `isShared`: they are those of all
+   * instances.
+   */
+  async function storeCounts(minute: number, signal?: AbortSignal) {
     let waiting = new Map<string, number>()
     const flush = async () => {
       const counts = [...waiting].map(([keyId, count]): KeyCount => ({ keyId, count }))
@@ -115,16 +122,26 @@ export function createCollector(options: CollectorOptions): Collector {
     }
     const { complete, mode } = await counter.scan(minute, visit, { share, signal })
     await flush()
-    return complete && mode !== 'local' && minute !== lostMinute && !mayHaveExpired(minute, await now())
+    const isInTime = !mayHaveExpired(minute, await now())
+    const whole = complete && mode !== 'local' && minute !== lostMinute && isInTime
+    return { whole, isShared: mode === 'shared' }
   }
 
   /** Resolves to whether the minute is stored for good. */
   async function collect(minute: number): Promise<boolean> {
+    if (minute === left.minute && clock.nowMs < left.untilMs) return false
     const claim = await usage.claim(minute)
     if (claim === 'claimed') {
-      const whole = await storeCounts(minute)
-      // Once the claim has ended, an instance tries again, perhaps one that reaches Redis.
-      if (!whole && minute !== lostMinute && !mayHaveExpired(minute, clock.nowMs)) return false
+      const { whole, isShared } = await storeCounts(minute)
+      if (minute !== lostMinute && !mayHaveExpired(minute, clock.nowMs)) {
+        // Another instance may reach Redis: it can have the minute at once.
+        if (!isShared && !(await usage.finish(minute, { whole, done: false }))) {
+          left = { minute, untilMs: clock.nowMs + leaveMs }
+          return false
+        }
+        // Once the claim has ended, an instance tries again.
+        if (!whole) return false
+      }
       if (!(await usage.finish(minute, { whole, done: true }))) onIncomplete(minute)
     }
     return claim !== 'taken'
@@ -225,7 +242,7 @@ export function createCollector(options: CollectorOptions): Collector {
     await report(minute + 1)
     for (const one of [minute - 1, minute]) {
       if (one <= doneThrough!) continue
-      const whole = await storeCounts(one, signal)
+      const { whole } = await storeCounts(one, signal)
       await usage.finish(one, { whole, done: false })
     }
   }
