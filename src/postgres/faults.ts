@@ -19,10 +19,10 @@ export const grantsSection = '"A role without DDL" in docs/operations.md'
 const ourFaultClasses = ['21', '22', '23', '42']
 
 /**
- * Error codes of postgres.js, sockets and TLS. Others (ERR_…, UNDEFINED_VALUE) are faults in our
+ * Error codes of postgres.js, sockets, name resolution and TLS. Others (ERR_…, UNDEFINED_VALUE) are faults in our
  * code.
  */
-const connectionFault = /^(CONNECT|E[A-Z]+$|ERR_SSL_)/
+const connectionFault = /^(CONNECT|E[A-Z]+$|EAI_|ERR_SSL_)/
 
 /** Whether the connection is broken, or there was none. */
 export function isConnectionFault(error: unknown): boolean {

@@ -1,5 +1,6 @@
 // Connections to a Postgres that goes down, is slow, ends connections or is not Postgres: what
 // cannot be had in time is Unavailable, and it works again by itself.
+import dns from 'node:dns'
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises'
 import type postgres from 'postgres'
 import t, { type Test } from 'tap'
@@ -432,6 +433,16 @@ t.test('a server that never completes the connection is reported in words', asyn
   const port = await startOddPort(t, 'accepts and says nothing')
   const [error] = await outcomes([ask(open(t, { url: port.url, timeoutMs: 10_000 }))])
   t.equal((error as Error).message, 'Postgres (test): no answer in time')
+})
+
+t.test('a host whose name cannot be resolved is Unavailable', async (t) => {
+  for (const code of ['EAI_AGAIN', 'ENOTFOUND']) {
+    const fails = (_host: string, _options: object, done: (error: Error) => void) =>
+      setImmediate(done, Object.assign(new Error(`getaddrinfo ${code} db.example`), { code }))
+    t.intercept(dns, 'lookup', { value: fails })
+    const pool = open(t, { url: 'postgres://db.example/latchkey' })
+    await t.rejects(ask(pool), { constructor: Unavailable, message: RegExp(code) })
+  }
 })
 
 t.test('a connection has no time limit of our own', async (t) => {
