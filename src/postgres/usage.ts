@@ -99,12 +99,15 @@ export function createUsageStore({ management, usage, rollups }: UsagePools): Us
         return !row?.is_incomplete
       }),
 
+    // What was stored before a process began to count is not the whole minute. If that process is killed,
+    // perhaps nothing else shows it.
     report: (minute, { requests, unreported = 0, mayLackCounts = false }) =>
       usage.run(async (sql) => {
         await sql`
           insert into usage_minutes as known (starts_at, reported, unreported, may_lack_counts)
           values (${startOf(sql, minute)}, ${requests}, ${unreported}, ${mayLackCounts})
           on conflict (starts_at) do update set
+            stored = case when excluded.unreported <= 0 or known.is_done then known.stored end,
             reported = known.reported + excluded.reported,
             unreported = known.unreported + excluded.unreported,
             may_lack_counts = known.may_lack_counts or excluded.may_lack_counts`
@@ -115,9 +118,7 @@ export function createUsageStore({ management, usage, rollups }: UsagePools): Us
         const counts = await sql<KeyCount[]>`
           select key_id as "keyId", requests::float8 as count from key_usage where starts_at = ${startOf(sql, minute)}`
         const [known] = await sql`
-          with known as (select stored from usage_minutes where starts_at = ${startOf(sql, minute)})
-          update usage_minutes set stored = null where starts_at = ${startOf(sql, minute)}
-          returning (select stored is null from known) as is_cut`
+          select stored is null as is_cut from usage_minutes where starts_at = ${startOf(sql, minute)}`
         return { counts: [...counts], isCut: known?.is_cut ?? false }
       }),
 

@@ -565,6 +565,31 @@ t.test('a clean stop leaves no minute incomplete, whenever the next start comes'
     t.equal(await incompleteIn(one), false, `minute ${one - minute}`)
 })
 
+t.test('a process that is killed after a clean stop in the same minute leaves a mark', async (t) => {
+  let nowMs = Math.floor(Date.now() / 60_000) * 60_000 - 10_800_000
+  const minute = minuteOf(nowMs)
+  const { id } = await makeCaller(instances[0]!)
+  const counter = scannedAs('shared', { now: () => nowMs })
+  const start = async () => {
+    const collector = collectorAt(() => nowMs, counter)
+    await collector.start()
+    await collector.tick()
+    t.teardown(() => collector.close())
+    return collector
+  }
+  const first = await start()
+  await hits(counter, id, 3)
+  await first.close()
+  t.equal(await incompleteIn(minute), false)
+  await start()
+  await hits(counter, id, 2)
+  // It is killed here, and the next one starts when the counters have expired.
+  nowMs += 180_000
+  await start()
+  t.strictSame(await storedIn(minute, [id]), { [id]: { requests: 3, limited: 0 } })
+  t.equal(await incompleteIn(minute), true)
+})
+
 t.test('counting in memory continues after a clean stop, and a killed process leaves a mark', async (t) => {
   let nowMs = Math.floor(Date.now() / 60_000) * 60_000 - 3_600_000
   const minute = minuteOf(nowMs)
