@@ -38,6 +38,8 @@ export interface RedisCounterOptions {
 
 const raiseTimeoutMs = 500
 const raiseAtOnce = 500
+/** As many as a look-up may read. All of them keep Redis busy for about a millisecond. */
+const confirmAtOnce = 500
 /**
  * Longer than any instance trusts a cached key (60 s at most, see config.ts). sql/redis/hit.lua has
  * it too.
@@ -139,8 +141,8 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
   }
 
   function confirmAll() {
-    const reads = toConfirm.splice(0)
-    for (const some of isCluster ? reads.map((one) => [one]) : [reads]) {
+    while (toConfirm.length > 0) {
+      const some = toConfirm.splice(0, isCluster ? 1 : confirmAtOnce)
       const settled = () => {
         for (const { keyId } of some) confirming.delete(keyId)
       }

@@ -354,6 +354,14 @@ t.test('the keys that were read together are confirmed by one call, each under i
   t.match(await observer.info('commandstats'), /cmdstat_evalsha:calls=2,/, 'the confirmation and the hits')
 })
 
+t.test('any number of keys can be confirmed in one turn', async (t) => {
+  const keyIds = newKeyIds(9000)
+  const leases = (await hitAll(counter, keyIds)).map(({ version }) => version as Lease)
+  for (const [i, keyId] of keyIds.entries()) counter.confirm({ keyId, version: 7 }, leases[i]!)
+  const versions = (await hitAll(counter, keyIds)).map(({ version }) => version)
+  t.ok(versions.every((version) => version === 7))
+})
+
 t.test('after a confirmation that failed, the next one is sent', async (t) => {
   const client = services.connectRedis()
   const { counter: own, untilShared } = countWith(t, client)
