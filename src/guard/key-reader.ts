@@ -146,12 +146,15 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
         onRead({ ok: true, key, role: 'primary' })
         continue
       }
-      read(key.cacheName, key).then(
-        (found) => found.ok && onRead(found),
-        () => {
+      read(key.cacheName, key)
+        // The copy stays in the cache if it has been renewed meanwhile.
+        .finally(() => {
           key.refreshing = false
-        },
-      )
+        })
+        .then(
+          (found) => found.ok && onRead(found),
+          () => {},
+        )
     }
   }
 

@@ -276,6 +276,23 @@ t.test('a key whose copy is renewed meanwhile is not read again', async (t) => {
   t.equal(await readings(0), 1, 'that read may have begun before the lease')
 })
 
+t.test('a copy that is renewed while the key is read again can be read again later', async (t) => {
+  const clock = setClock(t)
+  const { cached, hit, postgres } = gated()
+  const key = await cached()
+  postgres.before = async () => {
+    clock.advance(1)
+    renew(key, performance.now(), { nowS: 0, server: '1' })
+  }
+  for (let n = 1; n <= 2; n++) {
+    clock.advance(4000)
+    await hit(key)
+    clock.advance(250)
+    await nextTurn()
+    t.equal(postgres.readings.length, n)
+  }
+})
+
 t.test('a key that has not changed, as the instance learns meanwhile, is not read again', async (t) => {
   const clock = setClock(t)
   const unchanged = createUnchanged()
