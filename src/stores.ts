@@ -503,7 +503,7 @@ export interface KeyChanges extends ReadFrom {
   known: string
   /**
    * Ids of keys, and of users for all of their keys. null: unknown, because nothing was asked, the last
-   * report is too long ago, or Postgres is another one or has crashed since.
+   * report is too long ago, there are more than 10,000, or Postgres is another one or has crashed since.
    */
   changed: string[] | null
 }
