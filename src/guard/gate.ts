@@ -41,6 +41,8 @@ export interface Gate {
   readonly cacheMisses: number
   /** Stops trusting every copy read before now: the counter may have lost changes made since. */
   invalidateBefore(): void
+  /** Finds out whether Postgres answers, though no request may need it now. */
+  probe(): void
   /** Makes no look-up of its own any more. Resolves when none is under way. */
   close(): Promise<void>
 }
@@ -163,6 +165,7 @@ export function createGate(options: GateOptions): Gate {
     invalidateBefore() {
       trust.invalidBeforeMs = performance.now()
     },
+    probe: () => reader.probe(),
     close: () => reader.close(),
   } satisfies Gate
   return gate

@@ -47,6 +47,8 @@ export interface KeyReader {
    * if it is still usable.
    */
   refresh(key: CachedKey, onRead: (found: Found) => void): void
+  /** Makes a look-up, so that `onPostgres` hears whether Postgres answers. */
+  probe(): void
   /** Makes no look-up of its own any more. Resolves when none is under way. */
   close(): Promise<void>
 }
@@ -96,11 +98,15 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
   let gathering: NodeJS.Timeout | undefined
   let closed = false
 
+  function probe() {
+    if (!closed) lookUp({ hash: nobodysHash, previousHash: null }).catch(() => {})
+  }
+
   function probeLater() {
     if (closed) return
     probing ??= setTimeout(() => {
       probing = undefined
-      lookUp({ hash: nobodysHash, previousHash: null }).catch(() => {})
+      probe()
     }, probeEveryMs)
     probing.unref()
   }
@@ -166,6 +172,7 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
       if (toRefresh.push({ key, askedAtMs: performance.now(), onRead }) === 1)
         gathering = setTimeout(refreshAll, refreshAfterMs).unref()
     },
+    probe,
     close() {
       closed = true
       clearTimeout(probing)

@@ -196,7 +196,7 @@ const openCollector = ({ stores, log }: Shared) =>
 /** Reports this instance to the others. */
 function openHeartbeat(
   { stores, metrics, log }: Shared,
-  { oldCopies, unchanged }: Pick<HeartbeatOptions, 'oldCopies' | 'unchanged'>,
+  { gate, oldCopies, unchanged }: Pick<HeartbeatOptions, 'oldCopies' | 'unchanged'> & { gate: Gate },
   postgres: () => PostgresState,
 ) {
   const id = newId('ins_')
@@ -214,10 +214,12 @@ function openHeartbeat(
     oldCopies,
     unchanged,
     report: instance,
-    onFault: (error) =>
-      error === null
-        ? log.info('this instance reports itself again')
-        : log.warn({ reason: error.message }, 'this instance cannot report itself; will be tried again'),
+    onFault(error) {
+      if (error === null) return log.info('this instance reports itself again')
+      log.warn({ reason: error.message }, 'this instance cannot report itself; will be tried again')
+      // Without callers, nothing else would show that Postgres is down.
+      gate.probe()
+    },
   })
   return { instance, heartbeat }
 }

@@ -101,3 +101,10 @@ t.test(
     expectError(t, await verify({}), 'unauthorized')
   },
 )
+
+t.test('an instance that nobody calls notices too', async () => {
+  await postgres.kill()
+  await until('readiness says so', async () => (await readiness()).join() === '200,down,1')
+  await postgres.restart()
+  await until('readiness says so', async () => (await readiness()).join() === '200,ok,0')
+})
