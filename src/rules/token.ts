@@ -16,7 +16,9 @@ export interface TokenFormat {
   readonly displayPrefixLength: number
   /** A new secret. */
   mint(): string
-  /** Whether a token has the format and a valid checksum. It may never have been minted. */
+  /** Whether a token begins with the prefix, and has the length and the letters of one. */
+  hasShape(token: string): boolean
+  /** Whether a token has the shape and a valid checksum. It may never have been minted. */
   isWellFormed(token: string): boolean
   /** The first well-formed token in a text, which may lack its prefix there. */
   firstIn(text: string): string | null
@@ -52,11 +54,11 @@ export function tokenFormat(prefix: string): TokenFormat {
   const encodedStart = [...start].map(orEncoded).join('')
   const anyPart = new RegExp(`${encodedStart}(?:[0-9A-Za-z_]|%(?:25)*[0-9A-Fa-f]{2}){6,}`, 'g')
 
+  const hasShape = (token: string) =>
+    token.startsWith(start) && token.length === length && /^[0-9A-Za-z]+$/.test(token.slice(start.length))
+
   const isWellFormed = (token: string) =>
-    token.startsWith(start) &&
-    token.length === length &&
-    /^[0-9A-Za-z]+$/.test(token.slice(start.length)) &&
-    checksum(token.slice(0, -checksumLength)) === token.slice(-checksumLength)
+    hasShape(token) && checksum(token.slice(0, -checksumLength)) === token.slice(-checksumLength)
 
   const isRest = (text: string) => isWellFormed(start + text)
 
@@ -73,6 +75,7 @@ export function tokenFormat(prefix: string): TokenFormat {
     prefix,
     tokenLength: length,
     displayPrefixLength: shown,
+    hasShape,
     isWellFormed,
     mint() {
       const body = start + randomBase62(randomLength)

@@ -74,8 +74,10 @@ t.test('a token of our shape leaves its display prefix, and any other nothing', 
   await behindProxy.ask('DELETE', `/v1/keys/${revoked.id}`, { token: revoked.token })
   const known = { reason: 'revoked', key_id: revoked.id, details: { key_prefix: revoked.key_prefix } }
   t.match(await entry(`Bearer ${revoked.token}`), known)
-  const broken = unknown.slice(0, -1) + (unknown.endsWith('0') ? '1' : '0')
-  for (const other of [broken, `${unknown}x`, unknown.replace('lk_', 'sk_'), `${unknown} ${unknown}`])
+  const mistyped = unknown.slice(0, -1) + (unknown.endsWith('0') ? '1' : '0')
+  t.match(await entry(`Bearer ${mistyped}`), { details: { key_prefix: unknown.slice(0, 10) } })
+  const almost = [unknown.slice(0, -1), `${unknown}x`, `${unknown.slice(0, -1)}-`]
+  for (const other of [...almost, unknown.replace('lk_', 'sk_'), `${unknown} ${unknown}`])
     t.match(await entry(`Bearer ${other}`), { details: null }, other)
 })
 

@@ -82,10 +82,10 @@ export function askedOf(sent: Sent, format: Redacting): Pick<Actor, 'method' | '
   }
 }
 
-/** The part of a token of our shape that may be shown: it tells which key it was, or once was. */
+/** The part of a token of our shape that may be shown: it tells which key it was, or was meant to be. */
 export const shownOf = (authorization: string, format: TokenFormat): { key_prefix?: string } => {
   const token = authorization.slice('Bearer '.length)
-  return format.isWellFormed(token) ? { key_prefix: format.displayPrefixOf(token) } : {}
+  return format.hasShape(token) ? { key_prefix: format.displayPrefixOf(token) } : {}
 }
 
 /**
