@@ -146,8 +146,9 @@ function eventGroups(filter: AuditFilter): string[] {
 }
 
 /**
- * What to read. Two entries about a key do not name it: the rotation of its predecessor, if that made
- * it, and the revocation of all keys of its user, which has the time at which the key was revoked.
+ * What to read. Three entries about a key do not name it: the rotation of its predecessor, if that made
+ * it; the revocation of all keys of its user, which has the time at which the key was revoked; and the
+ * deletion of its user, if it was not revoked.
  */
 function asked(sql: Query, filter: AuditFilter) {
   const keyId = filter.keyId === undefined ? null : idOrNone('apk_', filter.keyId)
@@ -166,7 +167,11 @@ function asked(sql: Query, filter: AuditFilter) {
     union all
     select 'user.keys_revoked', null, user_id collate "default", revoked_at from api_keys
     where id = ${keyId} and user_id = coalesce(${userId}, user_id) and revoked_at is not null
-      and ${events.includes('user.keys_revoked')}`
+      and ${events.includes('user.keys_revoked')}
+    union all
+    select 'user.deleted', null, user_id collate "default", null from api_keys
+    where id = ${keyId} and user_id = coalesce(${userId}, user_id) and revoked_at is null
+      and ${events.includes('user.deleted')}`
 }
 
 /** A page for each of what is asked for (sql/postgres/024.do.read-audit-log.sql). */

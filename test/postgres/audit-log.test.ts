@@ -6,7 +6,7 @@ import { type RefusalReason, refusalReasons } from '../../schemas/refusal.ts'
 import { createAuditLog } from '../../src/postgres/audit.ts'
 import type { Pool } from '../../src/postgres/pool.ts'
 import { newId } from '../../src/rules/id.ts'
-import type { RefusalRecord } from '../../src/stores.ts'
+import type { AuditFilter, RefusalRecord } from '../../src/stores.ts'
 import { actor, openStores } from './open-stores.ts'
 
 const { audit, keys, users, sql, url, makeUser, makeKey } = await openStores(t)
@@ -70,6 +70,21 @@ t.test('the entry of all keys of a user is in the trail of each key that it revo
   const trail = async (keyId: string) => (await audit.list({ keyId, limit: 10 })).map(({ event }) => event)
   for (const { id } of revoked) t.strictSame(await trail(id), ['user.keys_revoked', 'key.created'])
   t.strictSame(await trail(before.id), ['key.revoked', 'key.created'])
+})
+
+t.test('the deletion of a user is in the trail of each key that it ended', async (t) => {
+  const [{ id }, stranger] = [await makeUser(), await makeUser()]
+  const [ended, before, others] = [await makeKey(id), await makeKey(id), await makeKey(stranger.id)]
+  await keys.revoke(before.id, null, actor())
+  await users.remove(id, actor())
+  const trail = async (keyId: string, filter: Partial<AuditFilter> = {}) =>
+    (await audit.list({ keyId, limit: 10, ...filter })).map(({ event }) => event)
+  t.strictSame(await trail(ended.id), ['user.deleted', 'key.created'])
+  t.strictSame(await trail(ended.id, { event: 'user.deleted' }), ['user.deleted'])
+  t.strictSame(await trail(ended.id, { event: 'key.created' }), ['key.created'])
+  t.strictSame(await trail(ended.id, { userId: stranger.id }), [])
+  t.strictSame(await trail(before.id), ['key.revoked', 'key.created'])
+  t.strictSame(await trail(others.id), ['key.created'])
 })
 
 t.test('text of any kind, no text and every reason are stored as they are', async (t) => {
