@@ -54,7 +54,11 @@ export function createUsageStore({ management, usage, rollups }: UsagePools): Us
             and starts_at >= to_timestamp(${sinceS}) and starts_at < to_timestamp(${untilS})
             and (starts_at < to_timestamp(${overS}) or is_done or ${isLocal})
           group by 1 order by 1`
-        return { data: [...data], incomplete: incomplete.map(({ start }) => start) }
+        const droppedS = await droppedBefore(sql, step, sinceS, nowS)
+        const dropped: number[] = []
+        for (let start = sinceS; start < Math.min(untilS, droppedS); start += usageStepS[step])
+          dropped.push(start)
+        return { data: [...data], incomplete: [...dropped, ...incomplete.map(({ start }) => start)] }
       }, lane),
 
     claim: (minute) =>
@@ -137,6 +141,25 @@ const isIncomplete = (sql: Query) =>
   sql`(stored is null or stored < reported or (may_lack_counts and unreported > 0))`
 
 const startOf = (sql: Query, minute: number) => sql`to_timestamp(${minute * 60}::float8)`
+
+const dayS = 86_400
+/** The least that USAGE_RETENTION_DAYS allows, and for how long hours are stored at least. */
+const storedDaysMin = { minute: 1, hour: 400 }
+
+/** The moment, in Unix seconds, before which steps may have been dropped (sql/postgres/023). */
+async function droppedBefore(sql: Query, step: UsageStep, sinceS: number, nowS: number): Promise<number> {
+  if (step === 'day') return 0
+  const storedFromS = stepStartS('day', nowS) - storedDaysMin[step] * dayS
+  if (sinceS >= storedFromS) return 0
+  const [row] =
+    step === 'hour'
+      ? await sql`select extract(epoch from min(starts_at))::float8 as first from key_usage_hours`
+      : await sql`
+        select extract(epoch from min(to_date(right(c.relname, 8), 'YYYYMMDD')))::float8 as first
+        from pg_inherits i join pg_class c on c.oid = i.inhrelid
+        where i.inhparent = 'key_usage'::regclass and c.relname ~ '^key_usage_[0-9]{8}$'`
+  return Math.min(row!.first ?? storedFromS, storedFromS)
+}
 
 interface Asked {
   sql: Query

@@ -304,6 +304,30 @@ t.test(
   },
 )
 
+t.test('steps that have been dropped are incomplete', async (t) => {
+  await sql`truncate key_usage_hours, key_usage_days, usage_minutes`
+  const key = await makeKey(user.id)
+  const incomplete = async (step: UsageStep, range: [number, number]) => {
+    const found = await read(key.id, step, range, { now: midnight })
+    return found.incomplete.map((start) => start / 60)
+  }
+  const [row] =
+    await sql`select min(tablename) as name from pg_tables where tablename like 'key\\_usage\\_2%'`
+  const first = Date.parse(row!.name.slice(-8).replace(/(....)(..)(..)/, '$1-$2-$3')) / 60_000
+  t.strictSame(await incomplete('minute', [first - 2, first + 2]), [first - 2, first - 1])
+  t.strictSame(await incomplete('minute', [first, first + 2]), [])
+  t.strictSame(await incomplete('minute', [midnight - 10, midnight]), [])
+
+  const kept = midnight - 400 * 1440
+  const hours: [number, number] = [kept - 120, kept + 120]
+  t.strictSame(await incomplete('hour', hours), [kept - 120, kept - 60])
+  await sql`insert into key_usage_hours values (to_timestamp(${at(kept - 60)}), 1, 0, ${key.id})`
+  t.strictSame(await incomplete('hour', hours), [kept - 120])
+  await sql`update key_usage_hours set starts_at = now()`
+  t.strictSame(await incomplete('hour', hours), [kept - 120, kept - 60], 'later ones were none')
+  t.strictSame(await incomplete('day', [kept - 2880, kept]), [])
+})
+
 for (const [season, first] of [
   ['spring', '2026-03-28T00:00Z'],
   ['autumn', '2026-10-24T00:00Z'],
