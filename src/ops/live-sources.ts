@@ -21,8 +21,6 @@ const keysShown = 10
 export function liveSources({ service, board, fleet }: LiveSourcesOptions) {
   /** Of this second. Two events are made from it. */
   let reading: Promise<FleetView>
-  /** Without traffic, this instance looks up no key, and would not notice that Postgres is down. */
-  let postgresAnswers = true
 
   async function busiest(minute: WhichMinute) {
     const view = await board.read(minute, lane)
@@ -33,13 +31,12 @@ export function liveSources({ service, board, fleet }: LiveSourcesOptions) {
   return {
     async traffic() {
       reading = fleet.read(lane)
-      const { complete, rates } = await reading
-      postgresAnswers = complete
+      const { rates } = await reading
       return trafficBody(rates)
     },
     instances: async () => instancesBody(await reading),
     refusals: createRefusalHour(service.stores.audit),
-    servers: () => ({ ...service.health(), ...(!postgresAnswers && { postgres: 'down' }) }),
+    servers: service.health,
     counters: () => busiest('current'),
     last_minute: () => busiest('last'),
   }
