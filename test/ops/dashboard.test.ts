@@ -483,12 +483,19 @@ test('it says which keys are near their limit or over it, and why most callers a
   ]
   const reasons = { expired: 2, revoked: 30, unknown_key: 4 }
   const refusals = event('refusals', { since: Date.now() / 1000 - 3600, reasons })
-  await showEvents(page, refusals + busiest(used, { complete: false, scanned: 1234 }))
+  const recent = { as_of: Date.now() / 1000 + 60 }
+  const unfinished = refusals + busiest(used, { complete: false, scanned: 1234, ...recent })
+  const goOn = await showEvents(page, unfinished, busiest(used))
   await shown(page, /1,234 counters read so far, as of /)
   const names = (state: string) => page.locator(`#current ${state} button`).allInnerTexts()
   t.strictSame([await names('.over'), await names('.near')], [['over'], ['full', 'near']])
   t.equal(await page.locator('#current').getByTitle('1,005 requests over the limit').innerText(), '1,105 %')
   t.strictSame(await page.locator('#reasons button').allInnerTexts(), ['revoked', 'unknown_key', 'expired'])
+  await goOn()
+  await shown(page, /ends \S+ · as of /)
+  const other = await browser.open(url)
+  await showEvents(other, busiest(used, recent))
+  await shown(other, /ends \S+$/)
 })
 
 test('the usage of a key is the total of the chart, of the step chosen last', async (t, browser) => {

@@ -61,12 +61,17 @@ export function createBusiest(onPick) {
   }
 }
 
+/** A pass that takes longer is worth a note: meanwhile, other keys may have become busy. */
+const recentS = 5
+
 function noteOf(which, { minute, resets_at, as_of, complete, scanned, source, lost }) {
   const time = which === 'last' ? `from ${timeOf(minute)}` : `ends ${timeOf(resets_at)}`
-  const partial = complete ? '' : ` · ${count(scanned)} counters read so far, as of ${timeOf(as_of)}`
+  const isOld = which === 'current' && nowS() - as_of > recentS
+  const read = complete ? '' : `${count(scanned)} counters read so far, `
+  const asOf = isOld || !complete ? ` · ${read}as of ${timeOf(as_of)}` : ''
   const short = lost ? ' · counts were lost: each is at least that high' : ''
   const local = source === 'local' ? ' · keys that Redis does not count: this instance only' : ''
-  return `${time}${partial}${short}${local}`
+  return `${time}${asOf}${short}${local}`
 }
 
 const meanings = {
