@@ -37,23 +37,28 @@ export function createInstanceStore(
 
     report: ({ id, version, uptimeS, counting, postgres, traffic }, { fence, since }) =>
       instances.run(async (sql) => {
+        // Changes may have been deleted during a longer silence, so what came after `since` is unknown.
+        // That stays so until the instance asks from a later reply: it may not get this one.
+        const asked = sql`snapshot_of_epoch(${since})`
+        const isKept = sql`(
+          instances.seen_at > now() - interval '5 minutes'
+          and txid_snapshot_xmin(instances.changes_since) <= txid_snapshot_xmin(${asked})
+        )`
         const [row] = await sql`
           insert into instances (id, version, started_at, seen_at, counting, postgres, traffic, fence, changes_since)
           values (${id}, ${version}, now() - make_interval(secs => ${uptimeS}::float8), now(), ${counting},
             ${postgres}, ${JSON.stringify(traffic)}::text::jsonb, ${fence},
-            coalesce(snapshot_of_epoch(${since}), txid_current_snapshot()))
+            txid_current_snapshot())
           on conflict (id) do update set
             seen_at = excluded.seen_at, counting = excluded.counting, postgres = excluded.postgres,
-            traffic = excluded.traffic, fence = excluded.fence, changes_since = excluded.changes_since
+            traffic = excluded.traffic, fence = excluded.fence,
+            changes_since = case when ${isKept} then ${asked} else excluded.changes_since end
           returning (
             -- An unused sequence has a last value too.
             select case when is_called then last_value else 0 end::float8 from instance_fences
           ) as latest,
-          key_changes_since((
-            -- After a longer silence, changes may have been deleted.
-            select snapshot_of_epoch(${since}) from instances
-            where id = ${id} and seen_at > now() - interval '5 minutes'
-          )) as changes`
+          -- The row as it was before.
+          key_changes_since((select ${asked} from instances where id = ${id} and ${isKept})) as changes`
         const { server, known, now, changed } = row!.changes
         return { fence: row!.latest, changes: { server, known, nowS: now, changed } }
       }),

@@ -100,9 +100,24 @@ t.test('an instance that was silent for too long learns nothing', async (t) => {
   t.strictSame((await asked(known)).changed, [])
   await sql`update instances set seen_at = now() - interval '6 minutes' where id = 'ins_1'`
   t.equal((await asked(known)).changed, null)
-  t.strictSame((await asked(known)).changed, [], 'but the next time it does')
-  t.equal((await asked(known, 'ins_new')).changed, null, 'nor does one that never reported')
+  const again = await asked(known)
+  t.equal(again.changed, null, 'nor if it did not get that reply')
+  t.strictSame((await asked(again.known)).changed, [], 'but the next time it does')
+  for (let n = 0; n < 2; n++)
+    t.equal((await asked(known, 'ins_new')).changed, null, 'nor does one that never reported')
   await remove('ins_new')
+})
+
+t.test('a change that is deleted during a silence is never taken for none', async (t) => {
+  const { key } = await created()
+  const { known } = await asked(null)
+  await sql`update api_keys set version = version + 1 where id = ${key.id}`
+  await until('it is deleted', async () => {
+    await sql`update instances set seen_at = now() - interval '11 minutes'`
+    await pool.run(dropKeyChanges)
+    return (await kept(key.id)) === 0
+  })
+  for (let n = 0; n < 3; n++) t.equal((await asked(known)).changed, null, `report ${n + 1}`)
 })
 
 t.test('no changes are kept for silent instances and other servers', async (t) => {
