@@ -6,6 +6,7 @@ import { describe, isServersFault, permissionFault, refusesParameter } from '../
 import { type MigrationWait, migrate } from '../postgres/migrate.ts'
 import type { Migration } from '../postgres/migrations.ts'
 import { writableFirst } from '../postgres/writable-first.ts'
+import { withoutAddress } from '../rules/finding.ts'
 import type { OpenOptions } from './options.ts'
 
 export interface Database {
@@ -78,7 +79,7 @@ async function migrateWhenReady(
       const leftMs = untilMs - performance.now() - databaseRetryMs
       if (!isServersFault(error) || leftMs <= 0 || isFinal(error)) throw connectionError(error, name)
       const { message, code } = error as { message: string; code?: string }
-      if (!announced) onProgress?.(`Waiting for Postgres: ${message || code}`)
+      if (!announced) onProgress?.(`Waiting for Postgres: ${withoutAddress(message || String(code))}`)
       timeoutMs = Math.min(databaseAnswerMs, leftMs)
       await sleep(databaseRetryMs, undefined, signal && { signal })
     }
