@@ -36,8 +36,8 @@ export interface Checks extends Pick<Guarding, 'close'> {
   metrics(): Promise<string>
 }
 
-/** Fastify gives a plugin 10 s to start. */
-const databaseWaitMs = 4000
+/** Fastify gives a plugin 10 s to start, unless told otherwise. */
+const databaseWaitMsMax = 4000
 /** Where each code is explained if there is no service that does. */
 const docsBase = 'https://github.com/latchkey/latchkey/blob/main/docs/package.md#'
 
@@ -45,12 +45,16 @@ const docsBase = 'https://github.com/latchkey/latchkey/blob/main/docs/package.md
 export async function openChecks(
   config: Config,
   given: Lines,
-  { patience = 1, signal }: Pick<GuardingOptions, 'patience' | 'signal'>,
+  {
+    patience = 1,
+    signal,
+    databaseWaitMs = Infinity,
+  }: Pick<GuardingOptions, 'patience' | 'signal' | 'databaseWaitMs'>,
 ): Promise<Checks> {
   const log = harmless(given)
   const { verify, hit, record, stores, metrics, close } = await openGuarding(config, log, {
     role: 'serve',
-    databaseWaitMs,
+    databaseWaitMs: Math.min(databaseWaitMs, databaseWaitMsMax),
     patience,
     signal,
     onProgress: (line) => log.info(line),

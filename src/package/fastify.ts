@@ -67,6 +67,8 @@ const latchkey: FastifyPluginAsync<PluginOptions> = async (app, options) => {
 
 /** Of Fastify's time limit for a plugin; after it, Fastify reports a fault that names no cause. */
 const startShare = 0.7
+/** Before that, so that the reason is what Postgres or its connection says. */
+const databaseShare = 0.5
 
 /** What opens too late, when Fastify has given up, is closed again. */
 function openWith(app: FastifyInstance, config: Readonly<Config>, patience?: number): Promise<Checks> {
@@ -75,7 +77,8 @@ function openWith(app: FastifyInstance, config: Readonly<Config>, patience?: num
   const limitMs = app.initialConfig.pluginTimeout ?? 0
   const giveUp = () => late.abort(new Error(startTooLong))
   const timer = limitMs > 0 ? setTimeout(giveUp, limitMs * startShare) : undefined
-  const opening = openChecks(config, app.log, { patience, signal })
+  const databaseWaitMs = limitMs > 0 ? limitMs * databaseShare : Infinity
+  const opening = openChecks(config, app.log, { patience, signal, databaseWaitMs })
     .then(async (checks) => {
       if (!signal.aborted) return checks
       await checks.close()

@@ -365,6 +365,13 @@ t.test('a start that waits too long for a migration fails, and leaves nothing be
   await (await opening).close()
 })
 
+t.test('a start without Postgres says why, however little time Fastify gives it', async (t) => {
+  const app = Fastify({ pluginTimeout: 3000 })
+  app.register(latchkey, { ...options, databaseUrl: 'postgres://127.0.0.1:1/latchkey' })
+  await t.rejects(async () => app.ready(), { message: /^latchkey: .*ECONNREFUSED/ })
+  await app.close()
+})
+
 t.test('the time limit of a start ends with it: no timer keeps the process', async (t) => {
   const running = watchTimers(t, 'Timeout')
   // Ten minutes, of which the plugin takes seven.
