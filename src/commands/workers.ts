@@ -73,10 +73,9 @@ export function startWorkers(count: number, { opsPort }: Pick<Config, 'opsPort'>
 
   let allStarted = false
 
-  /** Resolves to whether it listens; it may have ended instead. */
-  function start(index: number): Promise<boolean> {
+  /** Resolves to whether it listens; it may have ended instead. `listens`: one in its place did. */
+  function start(index: number, listens = false): Promise<boolean> {
     return new Promise((resolve) => {
-      let listens = false
       function ended(how: object) {
         resolve(false)
         if (closing.signal.aborted) return
@@ -118,7 +117,7 @@ export function startWorkers(count: number, { opsPort }: Pick<Config, 'opsPort'>
   async function replace(index: number, how: object) {
     log.error(how, 'a worker has ended; starting another')
     await sleep(restartAfterMs, undefined, { signal: closing.signal }).catch(() => {})
-    if (!closing.signal.aborted) await start(index)
+    if (!closing.signal.aborted) await start(index, true)
   }
 
   async function startAll(): Promise<boolean> {
