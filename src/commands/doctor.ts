@@ -54,7 +54,8 @@ async function examineWorkers(config: Config): Promise<Finding> {
     workerCount(config)
     return { about, state: 'ok', found: 'every variable is valid' }
   } catch (error) {
-    const advice = 'See "Several workers" in docs/operations.md.'
+    const section = config.workers === 1 ? 'Configuration' : 'Several workers'
+    const advice = `See "${section}" in docs/operations.md.`
     return { about, state: 'wrong', found: (error as Error).message, advice }
   }
 }

@@ -28,6 +28,7 @@ const adviceByCause: Partial<Record<Outage['cause'], string>> = {
   unknown_host: 'Check the host names in REDIS_URL.',
   read_only: 'Point REDIS_URL at the master, not at a replica.',
   out_of_memory: 'Give Redis more memory; what Latchkey stores expires within minutes.',
+  loading: 'Wait until Redis has loaded its data.',
   cluster_down: 'See `redis-cli cluster info`: some slots have no master.',
 }
 
