@@ -30,7 +30,8 @@ export function findBinaries(libraries: string): Binaries {
   }
 }
 
-function packageRoot(): string {
+/** Throws if npm has installed none. */
+export function packageRoot(): string {
   const platform = `${process.platform === 'win32' ? 'windows' : process.platform}-${process.arch}`
   const otherwise = 'set DATABASE_URL to the address of your own Postgres'
   if (!shipped.has(platform)) throw new Error(`Latchkey ships no Postgres for ${platform}: ${otherwise}`)

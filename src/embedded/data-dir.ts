@@ -1,5 +1,5 @@
 /** What is where in DATA_DIR. */
-import { existsSync, mkdirSync, realpathSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, realpathSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { codeOf, fileFault } from './faults.ts'
 
@@ -58,7 +58,19 @@ export const hasDatabase = ({ cluster }: DataDir) => existsSync(join(cluster, 'P
  */
 export function requireDatabase(path: string): void {
   const dir = pathsIn(resolve(path))
-  if (!hasDatabase(dir) && !existsSync(dir.lock)) throw noDatabase(dir.path)
+  if (hasDatabase(dir) || existsSync(dir.lock)) return
+  throw isClosed(dir.path)
+    ? new Error(`DATA_DIR ${dir.path} is closed to this user: run the command as the user of the service`)
+    : noDatabase(dir.path)
+}
+
+function isClosed(path: string): boolean {
+  try {
+    readdirSync(path)
+    return false
+  } catch (error) {
+    return codeOf(error) === 'EACCES'
+  }
 }
 
 export const noDatabase = (path: string) =>

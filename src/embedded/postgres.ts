@@ -6,7 +6,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { chooseLaunch } from './as-unprivileged.ts'
-import { findBinaries } from './binaries.ts'
+import { findBinaries, packageRoot } from './binaries.ts'
 import { type DataDir, hasDatabase, noDatabase, openDataDir, requireDatabase } from './data-dir.ts'
 import { fileFault, lastRelevantLine, logSince } from './faults.ts'
 import { handOver, hasCluster, makeCluster, removeHalfMade } from './initdb.ts'
@@ -64,6 +64,8 @@ const waitMsMax = 120_000
 
 export async function openEmbeddedPostgres(options: Options): Promise<EmbeddedPostgres> {
   if (options.mustExist) requireDatabase(options.dataDir)
+  // Before a folder is made, or complained about: without the package, none is of use.
+  packageRoot()
   const dir = openDataDir(options.dataDir)
   try {
     const others = await lockOrJoin(dir, options.role)

@@ -3,10 +3,16 @@ import { closeSync, fsyncSync, linkSync, openSync, readFileSync, rmSync, writeFi
 import { dirname } from 'node:path'
 import { codeOf } from './faults.ts'
 
-/** Null when there is none. */
+/** Null when there is no file. */
 export function readSecret(file: string): string | null {
+  const secret = read(file)
+  if (secret !== '') return secret
+  throw new Error(`${file} is empty: restore its content, or remove it if nothing was made with it yet`)
+}
+
+function read(file: string): string | null {
   try {
-    return readFileSync(file, 'utf8').trim() || null
+    return readFileSync(file, 'utf8').trim()
   } catch (cause) {
     if (codeOf(cause) === 'ENOENT') return null
     throw new Error(`cannot read ${file}: ${codeOf(cause)}`, { cause })

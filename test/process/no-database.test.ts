@@ -1,8 +1,10 @@
 // The command line started without its environment: it says that there is no database here, and makes none.
 import { existsSync } from 'node:fs'
-import { mkdir, readdir } from 'node:fs/promises'
+import { chmod, mkdir, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
+import { requireDatabase } from '../../src/embedded/data-dir.ts'
+import { readOrCreateHashSecret } from '../../src/embedded/hash-secret.ts'
 import { embeddedEnv } from './embedded.ts'
 import { aFolder, openCommandLine, runLatchkey } from './latchkey.ts'
 
@@ -38,6 +40,31 @@ t.test('a DATA_DIR that is there and empty stays empty', async (t) => {
   await mkdir(join(DATA_DIR, 'postgres'))
   t.match(await run('users', 'list'), { code: 1, stderr: `${DATA_DIR} has no database` })
   t.strictSame(await readdir(DATA_DIR), ['postgres'])
+})
+
+t.test('a DATA_DIR of another user is not taken for an empty one', async (t) => {
+  const parent = await aFolder(t)
+  const folder = join(parent, 'data')
+  await mkdir(folder, { mode: 0o000 })
+  await chmod(parent, 0o755)
+  const isRoot = process.geteuid?.() === 0
+  if (isRoot) process.seteuid?.('nobody')
+  try {
+    t.throws(() => requireDatabase(folder), { message: `DATA_DIR ${folder} is closed to this user` })
+  } finally {
+    if (isRoot) process.seteuid?.(0)
+    await chmod(folder, 0o700)
+  }
+})
+
+t.test('an empty secret is not taken for none: a new one would be lost again', async (t) => {
+  const folder = await aFolder(t)
+  const file = join(folder, 'hash-secret')
+  await writeFile(file, '\n')
+  await t.rejects(
+    readOrCreateHashSecret(folder, async () => false),
+    { message: `${file} is empty: restore its content` },
+  )
 })
 
 t.test('migrate and users create make one, and the others find it', async (t) => {
