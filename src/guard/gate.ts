@@ -108,7 +108,8 @@ export function createGate(options: GateOptions): Gate {
       // Without a version in the counter, nothing shows that a standby has the last change.
       if (found.role === 'standby' && minVersion === 0)
         return done(new Unavailable('Postgres is a standby, which may lack changes of the key'))
-      confirm(found, version)
+      // A former primary that takes no writes may lack it too: the next requests must read the key again.
+      if (found.role === 'primary' || minVersion > 0) confirm(found, version)
       done(null, admit(found.key, count, reply.nowMs))
     }, onFailure)
   }

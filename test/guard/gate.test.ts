@@ -179,7 +179,7 @@ t.test('a key read from a standby is used only if the counter has its version', 
       if (role === 'standby') await t.rejects(hit(key), behind, `${version}`)
       else t.match(await hit(key), { ok: true }, `${version}`)
     }
-    t.strictSame(confirmed.splice(0).length, role === 'standby' ? 0 : 1)
+    t.strictSame(confirmed, [], 'it may lack a change that Redis has lost')
     Object.assign(counter, { version: '4?1.2', shared: true })
     t.match(await hit(key), { ok: true }, 'it has the version that the lease demands')
     t.strictSame(confirmed.splice(0), [[{ keyId: 'apk_1', version: 4 }, '4?1.2']])
