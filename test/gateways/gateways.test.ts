@@ -75,6 +75,23 @@ const forged = [
 const usable = async (port: number) =>
   (await sendRaw(port, 'GET', '/', [bearer(caller.token)])).status === 200
 
+t.test('haproxy: an action that fails lets nobody in', async (t) => {
+  // Without the headers that the action expects.
+  const odd = createServer((_request, response) => {
+    response.setHeader('content-type', 'application/json').end('{}')
+  }).listen(0, '127.0.0.1')
+  await once(odd, 'listening')
+  t.teardown(() => odd.close().closeAllConnections())
+  const { port } = odd.address() as AddressInfo
+  const servicePort = (service.address() as AddressInfo).port
+  const behind = { instances: Array(3).fill({ port, opsPort: port }), servicePort }
+  const gateway = await startGateway(t, 'haproxy', behind)
+  if (gateway === null) return
+  const before = served
+  const { status } = await sendRaw(gateway.port, 'GET', '/', [bearer(caller.token)])
+  t.strictSame([status, served], [503, before])
+})
+
 for (const { name, port } of gateways) {
   t.test(`${name}: a good key passes, and the service learns whose it is`, async (t) => {
     await until('the gateway is ready', () => usable(port))
