@@ -32,12 +32,12 @@ export const Name = Type.String({
 
 const rateLimitUpTo = (maximum: number) => ({
   maximum,
+  examples: [Math.min(60, maximum)],
   suggestion: `Send a whole number from 1 to ${maximum}, without quotes.`,
 })
 const RateLimitRpm = Type.Integer({
   minimum: 1,
   description: 'Allowed requests per minute.',
-  examples: [60],
   ...rateLimitUpTo(rateLimitMax),
 })
 

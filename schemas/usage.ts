@@ -44,7 +44,8 @@ export const Usage = Type.Object(
     until: Type.Integer({ description: 'Unix seconds at which the last step ends.', examples: [1795322760] }),
     data: Type.Array(UsagePoint, { description: 'Oldest first. Steps without requests are left out.' }),
     incomplete: Type.Array(Type.Integer({ examples: [1795320000] }), {
-      description: 'The starts of the steps whose numbers may be too low: not every request was stored, or is still.',
+      description:
+        'The starts of the steps whose numbers may be too low: not every request was stored, or is still.',
     }),
   },
   { $id: 'Usage', additionalProperties: false },

@@ -1,6 +1,7 @@
 // The API documents: whole, and clean by the rules that others check them by.
 import { createConfig, lintFromString } from '@redocly/openapi-core'
 import t from 'tap'
+import { CreateKeyBody, withMaxRateLimit } from '../../schemas/key.ts'
 import { listeners } from './documents.ts'
 
 const ofOperators = ['createUser', 'updateUser', 'createKey', 'updateKey', 'scanForKeys']
@@ -44,3 +45,14 @@ for (const [name, { document, routes }] of Object.entries(await listeners())) {
     )
   })
 }
+
+t.test('the example of a limit is within that of the operator', async (t) => {
+  for (const [maximum, example] of [
+    [50, 50],
+    [1000, 60],
+  ] as const)
+    t.match(withMaxRateLimit(CreateKeyBody, maximum).properties.rate_limit_rpm, {
+      maximum,
+      examples: [example],
+    })
+})
