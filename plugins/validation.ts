@@ -70,10 +70,14 @@ export function fromValidation(error: FastifyError, redact = (text: string) => t
   }
   const what = path === '' ? `The ${error.validationContext ?? 'request'}` : `\`${path}\``
   if (path === 'expires_at' && looksLikeMilliseconds(finding.data)) {
+    const seconds = Math.floor(Number(finding.data) / 1000)
     return new ApiError('invalid_parameter', {
       param: path,
       message: '`expires_at` is too far in the future.',
-      suggestion: `This looks like milliseconds. Send Unix seconds, for example ${Math.floor(Number(finding.data) / 1000)}.`,
+      suggestion:
+        seconds * 1000 > Date.now()
+          ? `This looks like milliseconds. Send Unix seconds, for example ${seconds}.`
+          : 'This looks like milliseconds, of a time in the past. Send a time in the future in Unix seconds.',
     })
   }
   return new ApiError('invalid_parameter', {

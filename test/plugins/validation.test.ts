@@ -105,8 +105,9 @@ t.test('an unknown member is shown with those that are known, up to 100 characte
 
 t.test('an expiry in milliseconds is recognised', async (t) => {
   for (const [sent, suggestion] of [
-    [{ expires_at: 100_000_000_000 }, /milliseconds\. Send Unix seconds, for example 100000000\.$/],
-    [{ expires_at: 100_000_000_999 }, /for example 100000000\.$/],
+    [{ expires_at: 100_000_000_000 }, /milliseconds, of a time in the past\. Send a time in the future/],
+    [{ expires_at: Date.now() - 1000 }, /in the past/],
+    [{ expires_at: 4_000_000_000_999 }, /milliseconds\. Send Unix seconds, for example 4000000000\.$/],
     [{ expires_at: 4_102_444_799_999 }, /for example 4102444799\.$/],
     [{ expires_at: 4_102_444_800_000 }, /^Send Unix seconds\.$/],
     [{ expires_at: 99_999_999_999 }, /^Send Unix seconds\.$/],
