@@ -173,6 +173,7 @@ t.test('the paths that browsers and tools ask by themselves need no key, and wri
   const open: Record<string, number> = {
     ...{ '/': 302, '/docs': 200, '/docs/errors': 200, '/favicon.ico': 204 },
     ...{ '/docs/': 200, '/docs/errors/': 200, '/docs/errors/not_found/': 200 },
+    ...{ '/%64ocs?x': 200, '/docs/errors/not%5Ffound': 200 },
     ...{ '/openapi.json': 200, '/docs/nope': 404 },
   }
   for (const [path, status] of Object.entries(open)) {

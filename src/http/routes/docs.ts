@@ -46,7 +46,9 @@ export async function docsRoutes(app: FastifyInstance, { basePath }: DocsRoutesO
   )
   for (const path of ['/docs', '/docs/*']) {
     get(path, hidden, (request, reply) => {
-      const page = bodyOf(request.url.split('?', 1)[0]!.replace(/\/$/, ''))
+      // As the router has decoded it.
+      const { '*': rest = '' } = request.params as { '*'?: string }
+      const page = bodyOf(`/docs/${rest}`.replace(/\/$/, ''))
       if (page === undefined) throw new ApiError('route_not_found')
       return sendCached(request, reply, page)
     })
