@@ -124,6 +124,21 @@ t.test('what cannot be sent is no fault of the network', async (t) => {
   t.same(sentAtMs, [])
 })
 
+t.test('a key that may have revoked itself is not told that it is unknown', async (t) => {
+  const unauthorized = envelope(401, 'unauthorized')
+  for (const [name, replies, code] of [
+    ['revoke', [unavailable, unauthorized], 'service_unavailable'],
+    ['revoke', [new TypeError('fetch failed'), unavailable, unauthorized], 'service_unavailable'],
+    ['revoke', [limited('1'), unauthorized], 'unauthorized'],
+    ['revoke', [unauthorized], 'unauthorized'],
+    ['get', [unavailable, unauthorized], 'unauthorized'],
+  ] as const) {
+    const { client, clock, outcome } = clientThatGets([...replies])
+    t.match(await outcome(client.keys[name]('apk_1')), { code })
+    clock.uninstall()
+  }
+})
+
 t.test('what may have been done is not done again', async (t) => {
   const fromProxy = (status: number) => ({ status, body: '<html>' })
   for (const reply of [unavailable, new TypeError('fetch failed'), fromProxy(502), fromProxy(504)]) {
