@@ -577,7 +577,11 @@ test('a change that ends while something else is shown leaves it, and says if it
   const answer = await hold(page, changes, () => true)
   const heading = page.locator('#found').getByRole('heading', { level: 2 })
   const revoke = async ({ id, name }: { id: string; name: string }, next: string) => {
+    // It may be shown already, and is then shown again.
+    const looked = page.waitForResponse('**/admin/lookup')
     const found = await find(page, id)
+    await (await looked).finished()
+    await painted(page)
     await heading.getByText(name).waitFor()
     await found.getByText('Revoke…').click()
     await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click()
