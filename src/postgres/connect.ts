@@ -168,7 +168,14 @@ function watch(socket: Socket, onFailure: (hadAnswered: boolean) => void) {
   })
   // postgres.js 3.4 never ends a statement that it sends between a socket's error and its close, so it
   // learns of both at once.
-  socket.once('error', () => queueMicrotask(() => socket.emit('close', true)))
+  socket.once('error', () =>
+    queueMicrotask(() => {
+      socket.emit('close', true)
+      // It has removed every listener, and without one another error would end the process: after a TLS
+      // alert, the connection may be reset too.
+      socket.on('error', () => {}).destroy()
+    }),
+  )
   socket.once('close', (hadError: boolean) => {
     // The first answer is to the login, which a pooler accepts even if its server is down.
     if (answers < 2) onFailure(hadAnswered)

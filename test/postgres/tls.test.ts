@@ -2,8 +2,9 @@
 // client shows.
 import { once } from 'node:events'
 import { chown, copyFile, readFile, stat, writeFile } from 'node:fs/promises'
-import { type AddressInfo, createServer, type Server } from 'node:net'
+import { type AddressInfo, connect, createServer, type Server } from 'node:net'
 import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
 import { readAddress } from '../../src/postgres/address.ts'
@@ -151,6 +152,28 @@ t.test("a server that asks for a certificate accepts the client's own and no oth
   t.match(await as('grace', ada), /authentication failed|certificate/, "another user's")
   t.equal(await as('grace', await authority.sign('grace')), true)
   t.type(await as('ada', await stranger.sign('ada')), 'string', "a stranger's")
+})
+
+t.test('a connection that is reset after a TLS alert ends no process', async (t) => {
+  let reset: Promise<unknown> | undefined
+  const resetting = createServer((client) => {
+    const upstream = connect(server.port, address)
+    for (const socket of [client, upstream]) socket.on('error', () => {})
+    client.on('data', (bytes) => upstream.write(bytes))
+    upstream.on('data', (bytes) => client.write(bytes))
+    reset = new Promise((resolve) => upstream.once('close', resolve)).then(async () => {
+      // The alert arrives first.
+      await pause(50)
+      client.resetAndDestroy()
+      await pause(50)
+    })
+  }).listen(0, address)
+  await once(resetting, 'listening')
+  t.teardown(() => resetting.close())
+  const { port } = resetting.address() as AddressInfo
+  const url = Object.assign(new URL(urlOf(address, trusting, 'ada')), { port })
+  t.match(await connectionTo(url.href), /client certificate|certificate required/)
+  await reset
 })
 
 t.test('a wrong setting is named, and its value is not shown', async (t) => {
