@@ -41,16 +41,20 @@ export function createClients(fleet: Fleet): Clients {
 
   /** `began.version`: the latest that had been answered then. */
   function check(
-    { status, version, requestId }: Decided,
+    { status, version, limit, requestId }: Decided,
     key: number,
     began: { atMs: number; version: number },
   ) {
     const stored = fleet.postgres.keys.get(idOf(key))!
     if (version !== null && version < began.version)
       fail(`${requestId}: decided by version ${version} of key ${key}, ${began.version} was answered before`)
-    const isLatest = status === 200 && version === stored.version
-    if (isLatest && denialReason(stored, secondsAt(began.atMs - expiryOffByMsMax)) === 'expired')
-      fail(`${requestId}: key ${key} is used after its expiry`)
+    // Each change of the state has a version of its own, except that time goes by.
+    if (version === stored.version) {
+      const denial = denialReason(stored, secondsAt(began.atMs - expiryOffByMsMax))
+      if (status === 200 && denial !== null) fail(`${requestId}: key ${key} is used, although ${denial}`)
+      if (limit !== stored.rateLimitRpm)
+        fail(`${requestId}: version ${version} of key ${key} has another limit`)
+    }
     if (status === 401 && !fleet.postgres.audit.has(requestId)) fail(`${requestId}: 401 without its record`)
     if (status === 401 && denialReason(stored, secondsAt(time.nowMs)) === null)
       fail(`${requestId}: 401 for a usable key`)

@@ -7,8 +7,9 @@ import type { RefusalRecord } from '../../src/stores.ts'
 /** How a request was decided. */
 export interface Decided {
   status: 200 | 401 | 429 | 503
-  /** Of the key's state that decided; null for a 401 or 503. */
+  /** Of the key's state that decided, and its limit; null for a 401 or 503. */
   version: number | null
+  limit: number | null
   /** 0 for a 401 or 503. */
   resetAtS: number
   requestId: string
@@ -41,7 +42,7 @@ export async function request(
   if (!counted?.ok) return refuse(refusals, counted!.reason, requestId)
   const { version, rateLimitRpm } = counted.caller as CachedKey
   const status = counted.count <= rateLimitRpm ? 200 : 429
-  return { status, version, resetAtS: counted.resetAtS, requestId }
+  return { status, version, limit: rateLimitRpm, resetAtS: counted.resetAtS, requestId }
 }
 
 /** A callback that is called again is an answer given twice. */
@@ -60,10 +61,10 @@ async function refuse(refusals: Refusals, reason: string, requestId: string): Pr
   } catch (error) {
     return unavailable(error as Error, requestId)
   }
-  return { status: 401, version: null, resetAtS: 0, requestId }
+  return { status: 401, version: null, limit: null, resetAtS: 0, requestId }
 }
 
 function unavailable(error: Error, requestId: string): Decided {
   if ((error as { statusCode?: number }).statusCode !== 503) throw error
-  return { status: 503, version: null, resetAtS: 0, requestId }
+  return { status: 503, version: null, limit: null, resetAtS: 0, requestId }
 }
