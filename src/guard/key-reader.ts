@@ -153,14 +153,14 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
         continue
       }
       read(key.cacheName, key)
-        // The copy stays in the cache if it has been renewed meanwhile.
-        .finally(() => {
-          key.refreshing = false
-        })
         .then(
           (found) => found.ok && onRead(found),
           () => {},
         )
+        // The copy stays in the cache if it has been renewed meanwhile.
+        .finally(() => {
+          key.refreshing = false
+        })
     }
   }
 

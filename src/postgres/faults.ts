@@ -19,8 +19,8 @@ export const grantsSection = '"A role without DDL" in docs/operations.md'
 const ourFaultClasses = ['21', '22', '23', '42']
 
 /**
- * Error codes of postgres.js, sockets, name resolution and TLS. Others (ERR_…, UNDEFINED_VALUE) are faults in our
- * code.
+ * Error codes of postgres.js, sockets, name resolution and TLS. Others (ERR_…, UNDEFINED_VALUE) are
+ * faults in our code.
  */
 const connectionFault = /^(CONNECT|E[A-Z]+$|EAI_|ERR_SSL_)/
 

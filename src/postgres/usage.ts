@@ -142,14 +142,13 @@ const isIncomplete = (sql: Query) =>
 
 const startOf = (sql: Query, minute: number) => sql`to_timestamp(${minute * 60}::float8)`
 
-const dayS = 86_400
 /** The least that USAGE_RETENTION_DAYS allows, and for how long hours are stored at least. */
 const storedDaysMin = { minute: 1, hour: 400 }
 
 /** The moment, in Unix seconds, before which steps may have been dropped (sql/postgres/023). */
 async function droppedBefore(sql: Query, step: UsageStep, sinceS: number, nowS: number): Promise<number> {
   if (step === 'day') return 0
-  const storedFromS = stepStartS('day', nowS) - storedDaysMin[step] * dayS
+  const storedFromS = stepStartS('day', nowS) - storedDaysMin[step] * usageStepS.day
   if (sinceS >= storedFromS) return 0
   const [row] =
     step === 'hour'
