@@ -71,16 +71,16 @@ export function createSend(token: string, options: ClientOptions): Send {
     const following = given.signal && follow(given.signal)
     const call = following === undefined ? given : { ...given, signal: following.signal }
     try {
-      /** An attempt that may have been carried out. */
-      let unknown: LatchkeyError | undefined
+      /** Of an attempt that may have been carried out. */
+      let uncertain: LatchkeyError | undefined
       for (let attempt = 0; ; attempt++) {
         try {
           return (await once(call)) as T
         } catch (error) {
           if (!(error instanceof LatchkeyError)) throw error
           // A key that has revoked itself cannot repeat the call.
-          if (unknown && call.method === 'DELETE' && error.status === 401) throw unknown
-          if (error.status !== 429) unknown = error
+          if (uncertain && call.method === 'DELETE' && error.status === 401) throw uncertain
+          if (error.status !== 429) uncertain = error
           const waitMs = attempt < retries ? waitAfter(error, call, attempt) : null
           if (waitMs === null) throw error
           await sleep(waitMs, call.signal)
