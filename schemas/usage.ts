@@ -45,7 +45,7 @@ export const Usage = Type.Object(
     data: Type.Array(UsagePoint, { description: 'Oldest first. Steps without requests are left out.' }),
     incomplete: Type.Array(Type.Integer({ examples: [1795320000] }), {
       description:
-        'The starts of the steps whose numbers may be too low: not every request was stored, or is still.',
+        'The starts of the steps whose numbers may be too low: some requests were not stored, or are no longer stored.',
     }),
   },
   { $id: 'Usage', additionalProperties: false },

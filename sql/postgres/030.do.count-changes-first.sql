@@ -1,5 +1,5 @@
--- Like 028, but of any number of changes no more than 20,002 rows are read: to tell a million changed keys
--- apart took longer than a report may take, so an instance asked again and again and learned nothing.
+-- Like 028, but reads at most 20,002 rows. Listing a million changed keys took longer than a report may
+-- take, so an instance asked again and again and learned nothing.
 
 -- {"server": …, "known": as of this statement, "now": Unix seconds, "changed": the ids that changed since that
 -- snapshot; null without one, and if there are more than 10,000 rows}.

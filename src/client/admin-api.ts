@@ -348,7 +348,7 @@ export interface components {
                  */
                 limited: number;
             }[];
-            /** @description The starts of the steps whose numbers may be too low: not every request was stored, or is still. */
+            /** @description The starts of the steps whose numbers may be too low: some requests were not stored, or are no longer stored. */
             incomplete: number[];
         };
         AuditEntry: {

@@ -124,7 +124,7 @@ t.test('what cannot be sent is no fault of the network', async (t) => {
   t.same(sentAtMs, [])
 })
 
-t.test('a key that may have revoked itself is not told that it is unknown', async (t) => {
+t.test('a key that may have revoked itself gets the earlier error, not the 401', async (t) => {
   const unauthorized = envelope(401, 'unauthorized')
   for (const [name, replies, code] of [
     ['revoke', [unavailable, unauthorized], 'service_unavailable'],

@@ -42,7 +42,7 @@ t.test('a DATA_DIR that is there and empty stays empty', async (t) => {
   t.strictSame(await readdir(DATA_DIR), ['postgres'])
 })
 
-t.test('a DATA_DIR of another user is not taken for an empty one', async (t) => {
+t.test('a DATA_DIR that only another user can read is reported as closed, not as empty', async (t) => {
   const parent = await aFolder(t)
   const folder = join(parent, 'data')
   await mkdir(folder, { mode: 0o000 })
@@ -57,7 +57,7 @@ t.test('a DATA_DIR of another user is not taken for an empty one', async (t) => 
   }
 })
 
-t.test('an empty secret is not taken for none: a new one would be lost again', async (t) => {
+t.test('an empty secret file is an error: a new secret could not be stored in it', async (t) => {
   const folder = await aFolder(t)
   const file = join(folder, 'hash-secret')
   await writeFile(file, '\n')

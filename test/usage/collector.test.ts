@@ -383,7 +383,7 @@ t.test('counts of one instance alone make no whole minute', async (t) => {
   t.strictSame(finished, [{ minute: 1000, whole: false }])
 })
 
-t.test('an instance that cannot see what others have counted leaves them the minute at once', async (t) => {
+t.test('an instance that cannot see the counts of the others releases the minute at once', async (t) => {
   for (const mode of ['local', 'memory'] as const) {
     await forget()
     const minute = minuteOf(Date.now() - 43_200_000)
