@@ -39,6 +39,9 @@ async function aKey(rateLimitRpm = 1000, name = 'a key') {
 /** Waits until the page shows it. */
 const shown = (page: Page, text: string | RegExp) => page.getByText(text).first().waitFor()
 
+/** Waits until the page receives events. Exact: an instance is "alive". */
+const live = (page: Page) => page.getByText('Live', { exact: true }).waitFor()
+
 const event = (name: string, value: unknown) => `event: ${name}\ndata: ${JSON.stringify(value)}\n\n`
 
 const busy = (id: string, more = {}) => ({
@@ -83,7 +86,7 @@ const painted = (page: Page) =>
 
 test('it shows real traffic, and the bar of the busiest key is what was sent', async (t, browser) => {
   const page = await browser.open(url)
-  await shown(page, 'Live')
+  await live(page)
   const { token } = await aKey(8, 'checkout <img src=x onerror=alert(1)>')
   const sentMs = performance.now()
   for (let n = 0; n < 6; n++) await verify(token)
@@ -725,7 +728,7 @@ test('with a token there is a login, and nothing else before it', async (t, brow
   // What was wrong is selected.
   await page.keyboard.type(` ${ada} `)
   await page.keyboard.press('Enter')
-  await shown(page, 'Live')
+  await live(page)
   await shown(page, 'Operator: ada')
   for (const [path, ask] of [
     ['**/admin/lookup', () => find(page, 'apk_1')],
@@ -735,7 +738,7 @@ test('with a token there is a login, and nothing else before it', async (t, brow
     const reloaded = page.waitForEvent('load')
     await Promise.race([ask(), reloaded])
     await reloaded
-    await shown(page, 'Live')
+    await live(page)
     t.equal(page.problems.splice(0).length, 1, `${path} had no session`)
   }
   const [session] = await page.context().cookies()
@@ -752,7 +755,7 @@ test('with a token there is a login, and nothing else before it', async (t, brow
   )
   await tab.goto('http://wiki.test/')
   await tab.getByText('The dashboard').click()
-  await shown(tab, 'Live')
+  await live(tab)
   await early.getByLabel('Operator token').fill(bob)
   await early.keyboard.press('Enter')
   for (const one of [page, tab, early]) await shown(one, 'Operator: bob')
@@ -844,14 +847,14 @@ test('a connection that has died without a word is given up, and a new one is ma
   const page = await browser.open('about:blank')
   await page.clock.install()
   await page.goto(network.url.replace('tcp:', 'http:'))
-  await shown(page, 'Live')
+  await live(page)
   network.blackHole()
   await page.clock.fastForward(15_000)
   await shown(page, 'Not connected')
   t.equal(await page.locator('body.stale').count(), 1, 'and nobody takes the old for new')
   await page.clock.fastForward(15_000)
   await network.heal()
-  await shown(page, 'Live')
+  await live(page)
   t.equal(await page.locator('body.stale').count(), 0)
 })
 
@@ -871,7 +874,7 @@ test('a stream that is refused is asked for again after a pause, and once', asyn
   for (let i = 0; i < 3; i++) await answered()
   t.equal(asked, 1)
   await page.clock.runFor(3000)
-  await shown(page, 'Live')
+  await live(page)
   // The first one would be given up now.
   await page.clock.runFor(12_000)
   for (let i = 0; i < 3; i++) await answered()
