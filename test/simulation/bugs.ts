@@ -51,6 +51,11 @@ const gate = of(
     "found.role === 'primary' && found.key.version >= minVersionOf(version)",
     'found.key.version >= minVersionOf(version)',
   ],
+  [
+    'a former primary that may lack a change confirms its version',
+    "if (found.role === 'primary' || minVersion > 0)",
+    '',
+  ],
   ['a standby is trusted without a version', "found.role === 'standby' && minVersion === 0", 'false'],
 )
 
@@ -102,6 +107,12 @@ const unchanged = of(
     'changedAtMs.set(id, askedAtMs)',
   ],
   ['a read before the first reply counts as unchanged', 'fromMs = nowMs', 'fromMs = 0'],
+)
+
+const reports = of(
+  'test/simulation/stores.ts',
+  ['a change that is no longer kept counts as none', ' && row.changesSince <= asked', ''],
+  ['an instance that was silent is told what has changed', 'row.seenMs > time.nowMs - silentMaxMs', 'true'],
 )
 
 const oldCopies = of(
@@ -217,6 +228,7 @@ export const bugs: Bug[] = [
   ...reader,
   ...renewal,
   ...unchanged,
+  ...reports,
   ...oldCopies,
   ...publication,
   ...scripts,

@@ -17,6 +17,8 @@ export interface Run extends Pick<World, 'time' | 'redis'> {
   pausedMs: number
   /** Redis's clock has jumped. */
   clockJumped: boolean
+  /** Redis has lost data, for which nothing makes up. */
+  redisLostData: boolean
   fail(what: string): void
 }
 

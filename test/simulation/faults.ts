@@ -1,6 +1,7 @@
 /** What an action of a schedule does to the instances, the servers and the network. */
 import type { Clients } from './clients.ts'
 import { type Fleet, idOf, microsAt } from './fleet.ts'
+import { primary, type Source } from './postgres.ts'
 import { createServer, writesUntil } from './redis-server.ts'
 import { type Action, type Peer, pools } from './schedule.ts'
 
@@ -25,10 +26,19 @@ export function createFaults(fleet: Fleet, clients: Clients): (action: Action) =
     const next = createServer(() => microsAt(time.nowMs), writes, old.clockMs)
     next.down = true
     redis.master = next
+    fleet.redisLostData = true
     fleet.countsLost()
     checkConnections()
     after(forMs, () => {
       next.down = false
+    })
+  }
+
+  function readFrom({ instance: i, for: forMs }: { instance: number; for: number }, source: Source) {
+    const reader = instance(i)
+    reader.reads = source
+    after(forMs, () => {
+      reader.reads = primary
     })
   }
 
@@ -48,6 +58,10 @@ export function createFaults(fleet: Fleet, clients: Clients): (action: Action) =
       killed.process.killed = true
       clients.killed(killed)
       after(action.for, () => fleet.start(action.instance))
+    },
+    stop(action) {
+      const stopped = instance(action.instance)
+      clients.stop(stopped, () => after(action.for, () => fleet.start(action.instance)))
     },
     'jump clock'({ of, by }) {
       if (of !== 'redis') {
@@ -81,16 +95,19 @@ export function createFaults(fleet: Fleet, clients: Clients): (action: Action) =
       postgres.epoch++
       postgres.downUntilMs = time.nowMs + action.for
     },
-    'read standby'(action) {
-      const reader = instance(action.instance)
-      reader.lagMs = action.lag
-      after(action.for, () => {
-        reader.lagMs = 0
-      })
+    'read standby': (action) =>
+      readFrom(action, { role: 'standby', hasUntilMs: (nowMs) => nowMs - action.lag }),
+    'read former primary'(action) {
+      const { nowMs } = time
+      readFrom(action, { role: 'read_only', hasUntilMs: () => nowMs })
     },
     'restart redis': replaceRedis,
     'fail over redis': replaceRedis,
+    'redis refuses'(action) {
+      redis.master.refuses = { untilMs: time.nowMs + action.for, reply: action.reply }
+    },
     'flush redis'() {
+      fleet.redisLostData = true
       fleet.countsLost()
       redis.master.data.clear()
     },

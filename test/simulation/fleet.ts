@@ -36,7 +36,10 @@ export function startSimulating(): void {
 }
 
 /** Starts the instances. `lines` takes a readable trace. */
-export function createFleet({ seed, cacheTtlMs, outageTtlMs }: Schedule, lines?: string[]): Fleet {
+export function createFleet(
+  { seed, cacheTtlMs, outageTtlMs, silentMaxMs }: Schedule,
+  lines?: string[],
+): Fleet {
   const own = createTime()
   time = own
   const chance = chanceOf(seed ^ 0x5eed)
@@ -50,10 +53,10 @@ export function createFleet({ seed, cacheTtlMs, outageTtlMs }: Schedule, lines?:
   }
   uncaught = (error) => fail(`uncaught: ${error.stack}`)
   const redis = { master: createServer(() => microsAt(own.nowMs)) }
-  const run: Run = { time, redis, pausedMs: 0, clockJumped: false, fail }
+  const run: Run = { time, redis, pausedMs: 0, clockJumped: false, redisLostData: false, fail }
   const fleet: Fleet = Object.assign(run, createCounting(run), {
-    ...{ time: own, chance, redis, postgres: createPostgres(), cacheTtlMs, outageTtlMs, trace },
-    ...{ instances, wrong },
+    ...{ time: own, chance, redis, postgres: createPostgres(), cacheTtlMs, outageTtlMs },
+    ...{ silentMaxMs, trace, instances, wrong },
     start(i: number) {
       const process = createProcess(
         `i${i}`,

@@ -12,7 +12,7 @@ import { type KeyHasher, keyHasher, type TokenHashes } from '../../src/rules/key
 import type { Counter, InstanceReport, KeyVersion } from '../../src/stores.ts'
 import type { Chance } from './chance.ts'
 import { createLink, type Link } from './link.ts'
-import type { PostgresServer } from './postgres.ts'
+import { type PostgresServer, primary, type Source } from './postgres.ts'
 import { createClient, type RedisService } from './redis-client.ts'
 import { type Decided, request } from './request.ts'
 import type { Change, Pool } from './schedule.ts'
@@ -26,6 +26,7 @@ export interface World {
   readonly postgres: PostgresServer
   readonly cacheTtlMs: number
   readonly outageTtlMs: number
+  readonly silentMaxMs: number
   readonly trace: Trace
   onHit(keyId: string): void
   onCounted(keyId: string, counted: Counted): void
@@ -44,13 +45,17 @@ export interface Instance {
   readonly counter: Counter
   /** Statements that read keys. */
   lookups: number
-  /** How far the server is behind from which it reads keys. */
-  lagMs: number
+  /** The server from which it reads keys. */
+  reads: Source
+  /** Takes no more requests. */
+  stopping: boolean
   request(token: string, requestId: string): Promise<Decided>
   /** Resolves to the versions that were answered, once the change is in force. */
   change(keyId: string, change: Change): Promise<KeyVersion[]>
   /** After a server or a link has changed. */
   checkConnections(): void
+  /** Resolves once it has told the others. */
+  close(): Promise<void>
 }
 
 const realHasher = keyHasher('a secret of the simulation, thirty-two characters')
@@ -73,7 +78,8 @@ export function createInstance(world: World, process: Process): Instance {
     process,
     links,
     lookups: 0,
-    lagMs: 0,
+    reads: primary,
+    stopping: false,
   } as Instance
   const stores = createStores(world, instance)
   const { client, check } = createClient(time, chance, process, { service: redis, link: links.redis, trace })
@@ -86,13 +92,14 @@ export function createInstance(world: World, process: Process): Instance {
   })
   const oldCopies = createOldCopies(outageTtlMs)
   const unchanged = createUnchanged()
+  const lastUsed = createLastUsed(stores)
   const gate = createGate({
     ...{ cacheTtlMs, outageTtlMs, degradedCacheTtlMs: 0, lookupTimeoutMs: 1000 },
     ...{ hasher, keys: stores.keys, counter: watched(counter, world) },
     cache: createKeyCache(1000),
     oldCopies: oldCopies.allowed,
     unchanged,
-    onUse: createLastUsed(stores).note,
+    onUse: lastUsed.note,
     onStaleHash() {},
   })
   invalidateCache = gate.invalidateBefore
@@ -116,6 +123,12 @@ export function createInstance(world: World, process: Process): Instance {
     request: (token: string, requestId: string) => request({ gate, refusals }, token, requestId),
     change: (keyId: string, change: Change) => stores.changeKey(publish, keyId, change),
     checkConnections: check,
+    /** As in src/process/guarding.ts. */
+    async close() {
+      await gate.close()
+      await Promise.all([lastUsed.close().catch(() => {}), heartbeat.close()])
+      await counter.close()
+    },
   })
 }
 

@@ -1,6 +1,6 @@
 /** A small model of Postgres: keys with versions, the audit log, and pools with time limits. */
 import type { Pool } from '../../src/postgres/pool.ts'
-import { type KeyCredential, Unavailable } from '../../src/stores.ts'
+import { type KeyCredential, type ServerRole, Unavailable } from '../../src/stores.ts'
 import type { Chance } from './chance.ts'
 import { createPipe, type Link } from './link.ts'
 import { type Process, startMs, type Time, type Trace } from './time.ts'
@@ -9,12 +9,12 @@ export interface PostgresServer {
   readonly keys: Map<string, KeyCredential>
   /** Last uses by key, in Unix seconds. */
   readonly uses: Map<string, number>
-  /** The ids of changed keys, in the order of their commits. */
-  readonly changes: string[]
+  /** The ids of changed keys and users, in the order of their commits; null once they are deleted. */
+  readonly changes: (string | null)[]
   /** The request ids of committed refusals. */
   readonly audit: Set<string>
   /** What each instance has reported. */
-  readonly instances: Map<string, { seenMs: number; fence: number }>
+  readonly instances: Map<string, Reported>
   fence: number
   frozenUntilMs: number
   downUntilMs: number
@@ -23,6 +23,21 @@ export interface PostgresServer {
   /** The keys as they were before each change, for reads from a standby. */
   readonly past: { untilMs: number; key: KeyCredential }[]
 }
+
+/** `changesSince`: how many changes there were at the question that it may repeat. */
+interface Reported {
+  seenMs: number
+  fence: number
+  changesSince: number
+}
+
+/** The server that keys are read from, and the moment up to which it has the changes. */
+export interface Source {
+  role: ServerRole
+  hasUntilMs(nowMs: number): number
+}
+
+export const primary: Source = { role: 'primary', hasUntilMs: (nowMs) => nowMs }
 
 export const createPostgres = (): PostgresServer => ({
   keys: new Map(),
@@ -40,10 +55,10 @@ export const createPostgres = (): PostgresServer => ({
 /** As `key_server`: a server that has restarted is another one. */
 export const nameOf = ({ epoch }: PostgresServer): string => String(epoch)
 
-/** The keys as a server has them that is `lagMs` behind. */
-export const keysBehind = ({ keys, past }: PostgresServer, nowMs: number, lagMs: number): KeyCredential[] =>
+/** The keys as they were at a moment. */
+export const keysAt = ({ keys, past }: PostgresServer, atMs: number): KeyCredential[] =>
   [...keys.values()].map(
-    (key) => past.find(({ untilMs, key: { id } }) => id === key.id && untilMs > nowMs - lagMs)?.key ?? key,
+    (key) => past.find(({ untilMs, key: { id } }) => id === key.id && untilMs > atMs)?.key ?? key,
   )
 
 /** A statement: runs at one moment, and is committed then. `what`: for the trace. */

@@ -100,12 +100,14 @@ export function createClient(
         () => server.frozenUntilMs,
         () => {
           if (server.down || (!on.open && !on.deliversRest)) return
-          const reply = server.run(command, args)
+          const refusal = refusalOf(server, command)
+          const reply = refusal ?? server.run(command, args)
           if (command !== 'latchkeyProbe') trace?.(`${owner.name}: ${described(command, args, server)}`)
           const deliver = () => {
             if (!on.open) return
             pending.delete(reject)
-            resolve(reply)
+            if (refusal === null) resolve(reply)
+            else reject(refusal)
           }
           back(
             () => 0,
@@ -114,6 +116,11 @@ export function createClient(
         },
       )
     })
+  }
+
+  function refusalOf({ refuses: { untilMs, reply } }: RedisServer, command: string): Error | null {
+    if (untilMs <= time.nowMs || (command === 'get' && reply !== 'LOADING')) return null
+    return Object.assign(new Error(`${reply} of the simulation`), { name: 'ReplyError' })
   }
 
   time.at(time.nowMs, connect, owner)

@@ -1,4 +1,5 @@
 /** A small model of Redis: what the scripts in sql/redis do, and what a replica has of it. */
+import type { Refusal } from './schedule.ts'
 
 interface Entry {
   text: string
@@ -19,6 +20,8 @@ export interface RedisServer {
   clockMs: number
   frozenUntilMs: number
   down: boolean
+  /** Until then, it answers with this error. */
+  refuses: { untilMs: number; reply: Refusal }
   /** Runs a command as src/redis/scripts.ts sends it. */
   run(command: string, args: (string | number)[]): unknown
 }
@@ -32,7 +35,8 @@ export function createServer(
   const data = new Map<string, Entry>()
   const writes: Write[] = []
   let lastMicros = 0
-  const server = { data, writes, clockMs, frozenUntilMs: 0, down: false, run }
+  const refuses = { untilMs: 0, reply: 'OOM' as Refusal }
+  const server = { data, writes, clockMs, frozenUntilMs: 0, down: false, refuses, run }
   for (const { name, entry } of copied) put(name, entry)
 
   function put(name: string, entry: Entry | undefined) {

@@ -57,7 +57,8 @@ function keepChecking(fleet: Fleet, clients: Clients, before = 0) {
 }
 
 const isSettled = ({ instances }: Fleet, clients: Clients) =>
-  clients.waiting() === 0 && instances.every(({ counter }) => counter.mode() === 'shared')
+  clients.waiting() === 0 &&
+  instances.every(({ stopping, counter }) => !stopping && counter.mode() === 'shared')
 
 /** Everything works again, from the cache, and by the latest state. */
 async function checkEnd(fleet: Fleet, clients: Clients, isRead: boolean) {

@@ -8,6 +8,7 @@ import type { Action, Change } from './schedule.ts'
 export interface Scene {
   cacheTtlMs: number
   outageTtlMs: number
+  silentMaxMs?: number
   actions: Action[]
 }
 
@@ -246,6 +247,65 @@ function forgotten({ chance, atMs, a, b, c }: Cast): Scene {
   }
 }
 
+/**
+ * `b` still reads a server that lacks the change and was the primary before it, and Redis loses the change.
+ * No other instance believes what `b` has read.
+ */
+function movedAway(cast: Cast): Scene {
+  const { chance, atMs, b, c } = cast
+  const lostAtMs = atMs + chance.between(5, 300)
+  return {
+    cacheTtlMs: 3000,
+    outageTtlMs: 2500,
+    actions: [
+      request(atMs - chance.between(20, 1400), c),
+      { at: atMs - 10, do: 'read former primary', instance: b, for: 3000 },
+      change(cast),
+      { at: lostAtMs, do: 'flush redis' },
+      request(lostAtMs + 1, b),
+      ...several(chance, 4, () => request(lostAtMs + chance.between(10, 1500), c)),
+    ],
+  }
+}
+
+/** `b` stops while a change waits for the others. */
+function stopped(cast: Cast): Scene {
+  const { chance, atMs, b } = cast
+  return {
+    cacheTtlMs: chance.oneOf([400, 1500]),
+    outageTtlMs: chance.oneOf([2500, 10_000]),
+    actions: [
+      request(atMs - chance.between(20, 800), b),
+      redisLost(cast),
+      change(cast),
+      { at: atMs + chance.between(-1200, 1200), do: 'stop', instance: b, for: chance.between(50, 3000) },
+    ],
+  }
+}
+
+/**
+ * `b` is silent for so long that the change is no longer kept, and loses the reply to its next report. It
+ * has what it read before the change.
+ */
+function silent(cast: Cast): Scene {
+  const { chance, atMs, b, c } = cast
+  const silentMaxMs = 1000
+  const forMs = 2 * silentMaxMs + chance.between(1200, 1700)
+  return {
+    cacheTtlMs: 3000,
+    outageTtlMs: 0,
+    silentMaxMs,
+    actions: [
+      redisLost(cast),
+      change(cast),
+      request(atMs - chance.between(20, 800), b),
+      { at: atMs - 10, do: 'refuse', instance: b, server: 'reports', for: forMs },
+      { at: atMs - 10 + forMs, do: 'delay', instance: b, server: 'reports', for: 1000, ms: 1500 },
+      ...several(chance, 4, () => request(atMs + forMs + chance.between(0, 4000), chance.oneOf([b, c]))),
+    ],
+  }
+}
+
 /** The clocks run at different rates, and the change is answered just when the copy of `b` ends. */
 function longWait(cast: Cast): Scene {
   const { chance, atMs, b } = cast
@@ -295,6 +355,9 @@ export const scenes: ((cast: Cast) => Scene)[] = [
     repeated,
     crossed,
     forgotten,
+    movedAway,
+    stopped,
+    silent,
   ].flatMap((scene) => Array(8).fill(scene)),
   longWait,
   longSilence,

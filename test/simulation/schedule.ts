@@ -1,6 +1,6 @@
 /** What happens in one run: requests, changes and faults, made from a seed. */
 import { type Chance, chanceOf } from './chance.ts'
-import { changeOf, scenes } from './scenes.ts'
+import { changeOf, type Scene, scenes } from './scenes.ts'
 
 export const instanceCount = 3
 export const keyCount = 2
@@ -13,21 +13,27 @@ export type Pool = (typeof pools)[number]
 /** `expire`: in two seconds. `delete owner`: of all keys. */
 export type Change = 'limit' | 'expire' | 'revoke' | 'delete owner'
 
+/** What a Redis answers that cannot count. */
+export type Refusal = 'OOM' | 'READONLY' | 'LOADING'
+
 /** `at`: milliseconds from the start; `for`: how long it lasts. */
 export type Action = { at: number } & (
   | { do: 'request'; instance: number; key: number; times: number }
   | { do: 'change'; instance: number; key: number; change: Change }
-  | { do: 'pause' | 'kill'; instance: number; for: number }
+  | { do: 'pause' | 'kill' | 'stop'; instance: number; for: number }
   | { do: 'jump clock'; of: number | 'redis'; by: number }
   | { do: 'hold' | 'refuse'; instance: number; server: Peer; for: number }
   | { do: 'delay'; instance: number; server: Peer; for: number; ms: number }
   | { do: 'freeze'; server: 'redis' | 'postgres'; for: number }
   | { do: 'restart postgres'; for: number }
   | { do: 'read standby'; instance: number; for: number; lag: number }
+  /** Over connections that stayed open: the server takes no changes any more. */
+  | { do: 'read former primary'; instance: number; for: number }
   /** `lag`: how old the data is that the server has then; null for none. */
   | { do: 'restart redis'; for: number; lag: number | null }
   | { do: 'fail over redis'; for: number; lag: number | null }
   | { do: 'flush redis' }
+  | { do: 'redis refuses'; for: number; reply: Refusal }
   | { do: 'evict'; key: number }
 )
 
@@ -37,6 +43,8 @@ export interface Schedule {
   cacheTtlMs: number
   /** OUTAGE_CACHE_SECONDS. */
   outageTtlMs: number
+  /** An instance that was silent for longer is not told what has changed. */
+  silentMaxMs: number
   actions: Action[]
 }
 
@@ -45,6 +53,7 @@ type Fault = (chance: Chance) => Record<string, unknown>
 const ofInstances: Fault[] = [
   (chance) => ({ do: 'pause', instance: chance.whole(instanceCount), for: chance.between(5, 1500) }),
   (chance) => ({ do: 'kill', instance: chance.whole(instanceCount), for: chance.between(50, 1000) }),
+  (chance) => ({ do: 'stop', instance: chance.whole(instanceCount), for: chance.between(50, 1000) }),
   (chance) => ({
     do: 'jump clock',
     of: chance.oneOf([0, 1, 2, 'redis']),
@@ -83,6 +92,18 @@ const standby: Fault = (chance) => ({
   lag: chance.oneOf([20, 500, 4000]),
 })
 
+const formerPrimary: Fault = (chance) => ({
+  do: 'read former primary',
+  instance: chance.whole(instanceCount),
+  for: lasting(chance),
+})
+
+const refusals: Fault = (chance) => ({
+  do: 'redis refuses',
+  for: lasting(chance),
+  reply: chance.oneOf(['OOM', 'READONLY', 'LOADING']),
+})
+
 const lossesOfRedis: Fault[] = [
   (chance) => ({ do: 'restart redis', for: chance.between(10, 2000), lag: lagOf(chance) }),
   (chance) => ({ do: 'fail over redis', for: chance.between(10, 1000), lag: lagOf(chance) }),
@@ -90,7 +111,7 @@ const lossesOfRedis: Fault[] = [
   (chance) => ({ do: 'evict', key: keyOf(chance) }),
 ]
 
-const ofRedis = [...silences('redis'), ...lossesOfRedis]
+const ofRedis = [...silences('redis'), refusals, ...lossesOfRedis]
 const ofPostgres: Fault[] = [
   ...silences('postgres'),
   (chance) => ({ do: 'restart postgres', for: chance.between(10, 2000) }),
@@ -100,7 +121,7 @@ const ofPostgres: Fault[] = [
 const families = [
   ofRedis,
   [...ofPostgres, ...lossesOfRedis],
-  [...ofPostgres, standby],
+  [...ofPostgres, standby, formerPrimary],
   [...ofPostgres, ...silences('redis')],
 ]
 
@@ -117,11 +138,12 @@ const lagOf = (chance: Chance) => (chance.is(0.3) ? null : chance.oneOf([0, 5, 2
 export function scheduleOf(seed: number): Schedule {
   const chance = chanceOf(seed)
   const { actions, ...rest } = chance.is(0.5) ? anything(chance) : aimed(chance)
-  return { seed, ...rest, actions: actions.sort((a, b) => a.at - b.at) }
+  const silentMaxMs = chance.oneOf([1500, 5 * 60_000])
+  return { seed, silentMaxMs, ...rest, actions: actions.sort((a, b) => a.at - b.at) }
 }
 
 /** A scene, and a little beside it. */
-function aimed(chance: Chance): Omit<Schedule, 'seed'> {
+function aimed(chance: Chance): Scene {
   const [a, b, c] = chance.oneOf([
     [0, 1, 2],
     [1, 2, 0],
@@ -139,7 +161,7 @@ function aimed(chance: Chance): Omit<Schedule, 'seed'> {
 }
 
 /** Some kinds of fault, so that each run goes deep into a few; they gather around the changes. */
-function anything(chance: Chance): Omit<Schedule, 'seed'> {
+function anything(chance: Chance): Scene {
   const lengthMs = chance.between(1500, 8000)
   const actions: object[] = []
   const request = (at: number) => actions.push(requestAt(at, chance))

@@ -3,7 +3,7 @@ import { runPublished } from '../../src/postgres/published.ts'
 import { silenceMs } from '../../src/rules/clock-rates.ts'
 import type { AuditLog, InstanceStore, KeyStore, KeyUse, KeyVersion, Publish } from '../../src/stores.ts'
 import type { Instance, World } from './instance.ts'
-import { createModelPool, keysBehind, nameOf, type PostgresServer, type Statement } from './postgres.ts'
+import { createModelPool, keysAt, nameOf, type PostgresServer, type Statement } from './postgres.ts'
 import type { Change, Pool } from './schedule.ts'
 import { startMs } from './time.ts'
 
@@ -39,10 +39,10 @@ export function createStores(world: World, instance: Instance): Stores {
         instance.lookups++
         return statement(lookups)(
           (server, nowS) => ({
-            found: keysBehind(server, time.nowMs, instance.lagMs)
+            found: keysAt(server, instance.reads.hasUntilMs(time.nowMs))
               .filter(({ hash }) => hashes.includes(hash))
               .map((key) => ({ ...key, nowS })),
-            role: instance.lagMs > 0 ? ('standby' as const) : ('primary' as const),
+            role: instance.reads.role,
             server: nameOf(server),
           }),
           ({ found }) => found.map(({ id, version }) => `reads version ${version} of ${id}`).join(', '),
@@ -101,22 +101,24 @@ function changed(
 ): KeyVersion[] {
   const untilMs = nowS * 1000 - startMs
   const some = change === 'delete owner' ? [...keys.values()] : [keys.get(keyId)!]
+  if (change === 'delete owner' && !some[0]!.ownerDeleted) changes.push(some[0]!.userId)
   return some.flatMap((key) => {
     past.push({ untilMs, key: { ...key } })
-    if (key.revokedAt !== null && (change === 'limit' || change === 'expire')) return []
-    if (key.revokedAt === null) key.version++
-    changes.push(change === 'delete owner' ? key.userId : key.id)
-    if (change === 'revoke') key.revokedAt ??= nowS
     if (change === 'delete owner') key.ownerDeleted = true
+    if (key.revokedAt !== null)
+      return change === 'limit' || change === 'expire' ? [] : [{ keyId: key.id, version: key.version }]
+    key.version++
+    changes.push(key.id)
+    if (change === 'revoke') key.revokedAt = nowS
     if (change === 'expire') key.expiresAt ??= nowS + 2
     if (change === 'limit') key.rateLimitRpm = key.rateLimitRpm === 5 ? 8 : 5
     return [{ keyId: key.id, version: key.version }]
   })
 }
 
-/** As src/postgres/instances.ts. */
+/** As src/postgres/instances.ts; changes that nobody may ask about are deleted at once. */
 const instanceStore = (
-  { time, outageTtlMs }: World,
+  { time, outageTtlMs, silentMaxMs }: World,
   management: Statement,
   reports: Statement,
 ): Stores['instances'] => ({
@@ -139,16 +141,31 @@ const instanceStore = (
     let before: number | undefined
     return reports(
       (server, nowS) => {
-        before = server.instances.get(id)?.fence
-        server.instances.set(id, { seenMs: time.nowMs, fence })
-        const known = `${nameOf(server)} ${server.changes.length}`
+        const { changes, instances } = server
+        const row = instances.get(id)
+        before = row?.fence
         const [epoch, seen] = since?.split(' ') ?? []
-        const changed = epoch === nameOf(server) ? server.changes.slice(Number(seen)) : null
+        const asked = epoch === nameOf(server) ? Number(seen) : -1
+        const isKept = row && row.seenMs > time.nowMs - silentMaxMs && row.changesSince <= asked
+        instances.set(id, { seenMs: time.nowMs, fence, changesSince: isKept ? asked : changes.length })
+        const changed = isKept ? changes.slice(asked).filter((one) => one !== null) : null
+        const known = `${nameOf(server)} ${changes.length}`
+        deleteChanges(server, time.nowMs - 2 * silentMaxMs)
         return { fence: server.fence, changes: { server: nameOf(server), known, nowS, changed } }
       },
       ({ fence: latest }) =>
         before === fence ? undefined : `reports fence ${fence}, the latest is ${latest}`,
     )
   },
-  remove: async () => {},
+  remove: (id) =>
+    reports(
+      ({ instances }) => void instances.delete(id),
+      () => 'removes itself',
+    ),
 })
+
+/** As `drop_key_changes`. */
+function deleteChanges({ changes, instances }: PostgresServer, seenAfterMs: number) {
+  const asking = [...instances.values()].filter(({ seenMs }) => seenMs > seenAfterMs)
+  changes.fill(null, 0, Math.min(changes.length, ...asking.map(({ changesSince }) => changesSince)))
+}
