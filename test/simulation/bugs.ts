@@ -99,7 +99,6 @@ const renewal = [
 const unchanged = of(
   'src/guard/unchanged.ts',
   ['a changed key counts as unchanged', 'hasChangedSince(key.id, key.readAtMs) ||', ''],
-  ['a deleted owner counts as unchanged', '|| hasChangedSince(key.userId, key.readAtMs)', ''],
   ['a copy is unchanged as of the reply', 'latest.asOfMs = askedAtMs', 'latest.asOfMs = nowMs'],
   [
     'a read during the question is said to have seen the change',

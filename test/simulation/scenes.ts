@@ -160,7 +160,7 @@ function slowWrite(cast: Cast): Scene {
 function slowReport({ chance, a, b, c }: Cast): Scene {
   // An instance asks at its start and a second later.
   const repliedMs = 1000 + 2 * 450
-  const atMs = repliedMs - chance.between(300, 450)
+  const atMs = repliedMs - chance.between(420, 450)
   const cacheTtlMs = chance.oneOf([400, 1500])
   const cast = { chance, atMs, a, b, c }
   return {
@@ -172,7 +172,7 @@ function slowReport({ chance, a, b, c }: Cast): Scene {
       { at: 900, do: 'delay', instance: b, server: 'reports', for: 1100, ms: 450 },
       change(cast),
       { at: repliedMs + chance.between(20, 80), do: 'refuse', instance: b, server: 'reports', for: longMs },
-      ...several(chance, 3, () => request(atMs + cacheTtlMs * 1.04 + chance.between(250, 450), b)),
+      ...several(chance, 5, () => request(atMs + cacheTtlMs * 1.04 + chance.between(250, 350), b)),
     ],
   }
 }
