@@ -41,8 +41,6 @@ export interface Gate {
   readonly cacheMisses: number
   /** Stops trusting every copy read before now: the counter may have lost changes made since. */
   invalidateBefore(): void
-  /** Finds out whether Postgres answers, though no request may need it now. */
-  probe(): void
   /** Makes no look-up of its own any more. Resolves when none is under way. */
   close(): Promise<void>
 }
@@ -166,7 +164,6 @@ export function createGate(options: GateOptions): Gate {
     invalidateBefore() {
       trust.invalidBeforeMs = performance.now()
     },
-    probe: () => reader.probe(),
     close: () => reader.close(),
   } satisfies Gate
   return gate

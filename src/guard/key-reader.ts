@@ -47,8 +47,6 @@ export interface KeyReader {
    * if it is still usable.
    */
   refresh(key: CachedKey, onRead: (found: Found) => void): void
-  /** Makes a look-up, so that `onPostgres` hears whether Postgres answers. */
-  probe(): void
   /** Makes no look-up of its own any more. Resolves when none is under way. */
   close(): Promise<void>
 }
@@ -98,15 +96,11 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
   let gathering: NodeJS.Timeout | undefined
   let closed = false
 
-  function probe() {
-    if (!closed) lookUp({ hash: nobodysHash, previousHash: null }).catch(() => {})
-  }
-
   function probeLater() {
     if (closed) return
     probing ??= setTimeout(() => {
       probing = undefined
-      probe()
+      lookUp({ hash: nobodysHash, previousHash: null }).catch(() => {})
     }, probeEveryMs)
     probing.unref()
   }
@@ -172,7 +166,6 @@ export function createKeyReader(options: KeyReaderOptions): KeyReader {
       if (toRefresh.push({ key, askedAtMs: performance.now(), onRead }) === 1)
         gathering = setTimeout(refreshAll, refreshAfterMs).unref()
     },
-    probe,
     close() {
       closed = true
       clearTimeout(probing)

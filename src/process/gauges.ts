@@ -9,11 +9,15 @@ import type { Collector } from '../usage/collector.ts'
 export interface Watched {
   counter: Pick<Counter, 'mode' | 'outages'>
   cache: Pick<KeyCache, 'size'>
-  gate: Pick<Gate, 'postgresDown' | 'cacheHits' | 'cacheMisses'>
+  gate: Pick<Gate, 'cacheHits' | 'cacheMisses'>
+  postgresDown: () => boolean
   collector: Pick<Collector, 'lagS'>
 }
 
-export function watchGauges(registry: Registry, { counter, cache, gate, collector }: Watched): void {
+export function watchGauges(
+  registry: Registry,
+  { counter, cache, gate, postgresDown, collector }: Watched,
+): void {
   const gauge = (name: string, help: string, read: () => number) =>
     new Gauge({
       name,
@@ -26,8 +30,10 @@ export function watchGauges(registry: Registry, { counter, cache, gate, collecto
   gauge('latchkey_redis_degraded', '1 while Redis is down and this instance counts by itself.', () =>
     Number(counter.mode() === 'local'),
   )
-  gauge('latchkey_postgres_degraded', '1 if the last look-up in Postgres failed.', () =>
-    Number(gate.postgresDown),
+  gauge(
+    'latchkey_postgres_degraded',
+    '1 if the last look-up in Postgres, or the last report to it, failed.',
+    () => Number(postgresDown()),
   )
   gauge(
     'latchkey_usage_lag_seconds',

@@ -79,10 +79,12 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
   const guard = createRequestGuard(config, shared, options.patience ?? 1)
   const { gate, cache } = guard
   invalidateCache = gate.invalidateBefore
-  const postgres = (): PostgresState => (gate.postgresDown ? 'down' : 'ok')
+  /** Without callers, only reports show that Postgres is down; and only they show that it takes no writes. */
+  const postgresDown = () => gate.postgresDown || heartbeat.failing
+  const postgres = (): PostgresState => (postgresDown() ? 'down' : 'ok')
 
   const collector = openCollector(shared)
-  watchGauges(metrics.registry, { counter, cache, gate, collector })
+  watchGauges(metrics.registry, { counter, cache, gate, postgresDown, collector })
   const { instance, heartbeat } = openHeartbeat(shared, guard, postgres)
   const [maintenance] = await Promise.all([
     startMaintenance(stores, log),
@@ -196,7 +198,7 @@ const openCollector = ({ stores, log }: Shared) =>
 /** Reports this instance to the others. */
 function openHeartbeat(
   { stores, metrics, log }: Shared,
-  { gate, oldCopies, unchanged }: Pick<HeartbeatOptions, 'oldCopies' | 'unchanged'> & { gate: Gate },
+  { oldCopies, unchanged }: Pick<HeartbeatOptions, 'oldCopies' | 'unchanged'>,
   postgres: () => PostgresState,
 ) {
   const id = newId('ins_')
@@ -217,8 +219,6 @@ function openHeartbeat(
     onFault(error) {
       if (error === null) return log.info('this instance reports itself again')
       log.warn({ reason: error.message }, 'this instance cannot report itself; will be tried again')
-      // Without callers, nothing else would show that Postgres is down.
-      gate.probe()
     },
   })
   return { instance, heartbeat }

@@ -13,6 +13,8 @@ export interface HeartbeatOptions {
 }
 
 export interface Heartbeat {
+  /** Whether the last report failed. */
+  readonly failing: boolean
   /** Resolves after the first report. Never rejects. */
   start(): Promise<void>
   /** Removes the row, so that nobody waits for this instance. Never rejects. */
@@ -55,6 +57,9 @@ export function createHeartbeat(options: HeartbeatOptions): Heartbeat {
   }
 
   return {
+    get failing() {
+      return failing
+    },
     start() {
       reporting = beat()
       return reporting

@@ -3,7 +3,7 @@ import t from 'tap'
 import { makeCaller, makeKey, realTimeLimits, startInstance, startOps } from '../instance.ts'
 import { parsePrometheus } from '../process/prometheus.ts'
 import { until } from '../process/until.ts'
-import { startPrivatePostgres, useServices } from '../services/index.ts'
+import { openDatabase, startPrivatePostgres, useServices } from '../services/index.ts'
 import { expectError, expectRated, isRated } from './expect-error.ts'
 
 const postgres = await startPrivatePostgres(t)
@@ -15,11 +15,14 @@ const sibling = await makeKey(instance, { userId: caller.userId })
 
 const ops = await startOps(t, instance)
 /** The status and the body of readiness, and the gauge. */
-async function readiness() {
-  const { status, body } = await ops.ask('GET', '/readyz')
-  const { text } = await ops.ask('GET', '/metrics')
+async function readiness(of = ops) {
+  const { status, body } = await of.ask('GET', '/readyz')
+  const { text } = await of.ask('GET', '/metrics')
   return [status, body.postgres, parsePrometheus(text).value('latchkey_postgres_degraded')]
 }
+
+const becomes = (state: string, of = ops) =>
+  until('readiness says so', async () => (await readiness(of)).join() === state)
 
 const verify = (headers: Record<string, string>) => instance.ask('GET', '/v1/verify', { headers })
 const withKey = ({ token }: { token: string }) => verify({ authorization: `Bearer ${token}` })
@@ -35,7 +38,7 @@ const untilBack = () =>
 t.test('while Postgres is frozen nothing hangs, and no key is refused that could be good', async (t) => {
   t.equal((await withKey(caller)).status, 200, 'it is cached')
   // On a busy machine, a look-up may have taken too long.
-  await until('readiness says so', async () => (await readiness()).join() === '200,ok,0')
+  await becomes('200,ok,0')
   // Connects for changes of many keys, which may take longer than other work.
   const { userId } = await makeCaller(instance)
   const revokeAll = () => ops.ask('POST', `/admin/users/${userId}/revoke-keys`)
@@ -95,16 +98,29 @@ t.test(
 
     await postgres.restart()
     await untilBack()
-    t.strictSame(await readiness(), [200, 'ok', 0])
+    await becomes('200,ok,0')
     const { body } = await instance.ask('GET', `/v1/keys/${sibling.id}`, { token })
     t.match(body, { name: sibling.name, revoked_at: null }, 'unchanged')
     expectError(t, await verify({}), 'unauthorized')
   },
 )
 
-t.test('an instance that nobody calls notices too', async () => {
+t.test('an instance that nobody calls notices too, also that Postgres takes no writes', async (t) => {
+  // One that has no look-up left to repeat.
+  const idle = await startOps(t, await startInstance(t, services, {}, realTimeLimits))
+  await becomes('200,ok,0', idle)
   await postgres.kill()
-  await until('readiness says so', async () => (await readiness()).join() === '200,down,1')
+  await becomes('200,down,1', idle)
   await postgres.restart()
-  await until('readiness says so', async () => (await readiness()).join() === '200,ok,0')
+  await becomes('200,ok,0', idle)
+  const setReadOnly = async (isOn: boolean) => {
+    const sql = openDatabase(t, postgres.url)
+    await sql`set default_transaction_read_only = off`
+    await sql.unsafe(`alter role current_user set default_transaction_read_only = ${isOn}`)
+    await sql`select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()`
+  }
+  await setReadOnly(true)
+  await becomes('200,down,1', idle)
+  await setReadOnly(false)
+  await becomes('200,ok,0', idle)
 })

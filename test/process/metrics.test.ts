@@ -134,8 +134,10 @@ t.test('the gauges show the state at the moment of the scrape', async (t) => {
   const metrics = createMetrics()
   const counter = { mode: (): CountingMode => 'shared', outages: (): Outage[] => [] }
   const cache = { size: () => 7 }
-  const gate = { postgresDown: false, cacheHits: 3, cacheMisses: 1 }
-  watchGauges(metrics.registry, { counter, cache, gate, collector: { lagS: () => 2.5 } })
+  const gate = { cacheHits: 3, cacheMisses: 1 }
+  let isDown = false
+  const postgresDown = () => isDown
+  watchGauges(metrics.registry, { counter, cache, gate, postgresDown, collector: { lagS: () => 2.5 } })
   const read = () =>
     Promise.all(
       [
@@ -152,7 +154,7 @@ t.test('the gauges show the state at the moment of the scrape', async (t) => {
   t.strictSame(await read(), [0, 0, 0, 0, 2.5, 7, 3, 1])
   counter.mode = () => 'local'
   counter.outages = () => [{ cause: 'timeout', reason: 'no reply' }]
-  gate.postgresDown = true
+  isDown = true
   cache.size = () => 8
   gate.cacheHits++
   t.strictSame(await read(), [1, 1, 0, 1, 2.5, 8, 4, 1])
