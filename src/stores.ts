@@ -456,6 +456,8 @@ export interface UsageStore {
 
 /** The responses since the start. What happened in between is the difference of two readings. */
 export interface Traffic {
+  /** When this was counted: seconds by the instance's monotonic clock. */
+  monoS: number
   /** By the first digit of the status: answers[4] are the 4xx. */
   answers: number[]
   /** 429s. */

@@ -1,6 +1,6 @@
 /**
  * All instances, and what they answered in the last second or two, as the difference of two
- * reports of each. Without Postgres, this instance only.
+ * reports of each. This instance is asked itself; without Postgres, it is the only one.
  */
 import {
   type Instance,
@@ -23,7 +23,7 @@ export interface FleetView {
   rates: FleetRates
 }
 
-export interface FleetRates extends Pick<Traffic, 'answers' | 'rateLimited' | 'refused'> {
+export interface FleetRates extends Omit<Traffic, 'monoS'> {
   /** How many responses there were in each bucket of `Traffic.latencies`: not per second. */
   latencies: number[]
 }
@@ -51,7 +51,7 @@ export function createFleet({ instances, own }: FleetOptions): Fleet {
   function remember(listed: Instance[]) {
     const reports = listed.map((instance): [string, Reports] => {
       const [earlier, later] = known.get(instance.id) ?? [null, instance]
-      const apartS = instance.seenAt - later.seenAt
+      const apartS = secondsBetween(later, instance)
       if (apartS === 0) return [instance.id, [earlier, instance]]
       return [instance.id, [apartS > 0 && apartS < apartMaxS ? later : null, instance]]
     })
@@ -64,7 +64,7 @@ export function createFleet({ instances, own }: FleetOptions): Fleet {
         if (!(error instanceof Unavailable)) throw error
         return null
       })
-      remember(listed ?? [instanceOf(own())])
+      remember(withOwn(listed ?? [], own()))
       return {
         complete: listed !== null,
         instances: [...known.values()].map(([, later]) => ({ ...later, isAlive: isAlive(later) })),
@@ -76,17 +76,24 @@ export function createFleet({ instances, own }: FleetOptions): Fleet {
 
 const isAlive = ({ silentS }: Instance) => silentS <= silentAfterS
 
-function instanceOf({ uptimeS, ...report }: InstanceReport): Instance {
+/** Its last report may be old: Postgres may take none. */
+function withOwn(listed: Instance[], { uptimeS, ...report }: InstanceReport): Instance[] {
   // Unlike Date.now, it never goes back.
   const nowS = (performance.timeOrigin + performance.now()) / 1000
-  return { ...report, startedAt: nowS - uptimeS, seenAt: nowS, silentS: 0 }
+  const reported = listed.find(({ id }) => id === report.id)
+  const { startedAt, seenAt } = reported ?? { startedAt: nowS - uptimeS, seenAt: nowS }
+  const own = { ...report, startedAt, seenAt, silentS: 0 }
+  return [...listed.filter(({ id }) => id !== own.id), own].sort((a, b) => a.startedAt - b.startedAt)
 }
+
+/** By the clock of the instance: a report may take long to reach Postgres. */
+const secondsBetween = (earlier: Instance, later: Instance) => later.traffic.monoS - earlier.traffic.monoS
 
 function ratesOf(all: Reports[]): FleetRates {
   const rates: FleetRates = { answers: [], rateLimited: 0, refused: 0, latencies: [] }
   for (const [earlier, later] of all) {
     if (earlier === null || later.silentS > ratesForS) continue
-    const seconds = later.seenAt - earlier.seenAt
+    const seconds = secondsBetween(earlier, later)
     const grown = (of: (traffic: Traffic) => number) => of(later.traffic) - of(earlier.traffic)
     rates.rateLimited += grown(({ rateLimited }) => rateLimited) / seconds
     rates.refused += grown(({ refused }) => refused) / seconds

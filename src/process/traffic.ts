@@ -61,6 +61,7 @@ export function createTraffic(registry: Registry) {
       if (seconds !== undefined) latency(route, Math.floor(status / 100)).observe(seconds)
     },
     traffic: (): Traffic => ({
+      monoS: performance.now() / 1000,
       answers: [0, 1, 2, 3, 4, 5].map((digit) =>
         answers.slice(digit * 100, digit * 100 + 100).reduce((sum, count) => sum + count, 0),
       ),

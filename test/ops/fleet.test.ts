@@ -4,21 +4,25 @@ import { createFleet, type FleetView } from '../../src/ops/fleet.ts'
 import { type LiveSourcesOptions, liveSources } from '../../src/ops/live-sources.ts'
 import { type Instance, type InstanceReport, Unavailable } from '../../src/stores.ts'
 
-const traffic = (requests: number, refused = 0) => ({
+const traffic = (monoS: number, requests: number, refused = 0) => ({
+  monoS,
   answers: [0, 0, requests, 0, refused, 0],
   rateLimited: 3 * refused,
   refused,
   latencies: [requests, refused],
 })
 
-const instance = (id: string, seenAt: number, requests: number, refused = 0): Instance => ({
-  ...{ id, version: '1.0.0', startedAt: 0, seenAt, silentS: 0.5, counting: 'shared', postgres: 'ok' },
-  traffic: traffic(requests, refused),
+const instance = (id: string, monoS: number, requests: number, refused = 0): Instance => ({
+  ...{ id, version: '1.0.0', startedAt: 0, seenAt: 2000 + monoS, silentS: 0.5 },
+  ...{ counting: 'shared', postgres: 'ok', traffic: traffic(monoS, requests, refused) },
 })
 
-/** Reads that find these instances, one after the other. `null`: Postgres is down. */
+/**
+ * Reads that find these instances, one after the other. `null`: Postgres is down. The one that reads has
+ * started last, and has no traffic.
+ */
 async function views(...listed: (Instance[] | null)[]) {
-  let requests = 0
+  let monoS = 0
   const fleet = createFleet({
     instances: {
       async list() {
@@ -27,7 +31,7 @@ async function views(...listed: (Instance[] | null)[]) {
         return found
       },
     },
-    own: (): InstanceReport => ({ ...instance('ins_own', 0, 0), uptimeS: 60, traffic: traffic(requests++) }),
+    own: (): InstanceReport => ({ ...instance('ins_own', ++monoS, 0), uptimeS: 60 }),
   })
   const seen = []
   for (let n = listed.length; n > 0; n--) seen.push(await fleet.read('operator:ada'))
@@ -41,7 +45,7 @@ t.test('rates are the sum over instances, each by its own two last reports', asy
     [instance('ins_1', 101, 60, 2), instance('ins_2', 102, 27, 4), instance('ins_3', 103, 1000)],
   )
   t.strictSame(first!.rates, { answers: [], rateLimited: 0, refused: 0, latencies: [] })
-  t.match(second, { complete: true, instances: [{ id: 'ins_1', isAlive: true }, {}, {}] })
+  t.match(second, { complete: true, instances: [{ id: 'ins_1', isAlive: true }, {}, {}, { id: 'ins_own' }] })
   t.strictSame(second!.rates, {
     answers: [0, 0, 20, 0, 4, 0],
     rateLimited: 12,
@@ -58,7 +62,7 @@ t.test('the traffic of an instance that has missed two reports is not added any 
     [{ ...instance('ins_1', 101, 60), silentS: 2.6 }, instance('ins_2', 102, 28)],
   )
   t.equal(second!.rates.answers[2], 11)
-  t.match(third, { instances: [{ isAlive: true }, {}], rates: { answers: { 2: 20 } } })
+  t.match(third, { instances: [{ isAlive: true }, {}, {}], rates: { answers: { 2: 20 } } })
 })
 
 t.test('a silent instance is not alive and adds nothing, nor does what happened long ago', async (t) => {
@@ -68,30 +72,37 @@ t.test('a silent instance is not alive and adds nothing, nor does what happened 
     [silent, instance('ins_2', 101, 8)],
     [instance('ins_2', 3600, 9000)],
   )
-  t.match(second!.instances, [{ isAlive: false }, { isAlive: true }])
+  t.match(second!.instances, [{ isAlive: false }, { isAlive: true }, {}])
   t.equal(second!.rates.answers[2], 1)
-  t.strictSame(later!.rates.answers, [])
-  t.match(later!.instances, { length: 1, 0: { id: 'ins_2' } }, 'one that has stopped is gone')
+  t.equal(later!.rates.answers[2], 0)
+  t.match(later!.instances, { length: 2, 0: { id: 'ins_2' } }, 'one that has stopped is gone')
 })
 
-t.test('without Postgres there is this instance, whatever the clocks say', async (t) => {
-  const ahead = Date.now() / 1000 + 3600
-  const [, down, stillDown] = await views([instance('ins_own', ahead, 500)], null, null)
-  t.match(down, { complete: false, instances: [{ id: 'ins_own', isAlive: true }], rates: { answers: [] } })
+t.test('a report that reaches Postgres late changes no rate', async (t) => {
+  const late = { ...instance('ins_1', 100, 50), seenAt: 2100.9 }
+  const [, second] = await views([late], [instance('ins_1', 101, 150)])
+  t.equal(second!.rates.answers[2], 100)
+})
+
+t.test('without Postgres there is this instance, and it is alive if Postgres takes no report', async (t) => {
+  const silent = { ...instance('ins_own', 0, 0), seenAt: 1000, silentS: 3600 }
+  const [first, , down] = await views([silent], [silent], null)
+  t.match(first!.instances, { length: 1, 0: { id: 'ins_own', isAlive: true, seenAt: 1000, silentS: 0 } })
+  t.match(down, { complete: false, instances: { length: 1, 0: { id: 'ins_own', isAlive: true } } })
+  t.equal(down!.rates.answers[2], 0)
   const [own] = down!.instances
   t.equal(Math.round(own!.seenAt - own!.startedAt), 60)
-  t.ok(stillDown!.rates.answers[2]! > 0)
 })
 
 t.test('a report from before the last one, as after a failover, gives no rates', async (t) => {
   const [, back] = await views([instance('ins_1', 105, 90)], [instance('ins_1', 104, 80)])
-  t.strictSame(back!.rates, { answers: [], rateLimited: 0, refused: 0, latencies: [] })
+  t.strictSame(back!.rates, { answers: [0, 0, 0, 0, 0, 0], rateLimited: 0, refused: 0, latencies: [0, 0] })
 })
 
 t.test('5 s of silence are still alive, and reports 10 s apart give no rates', async (t) => {
   const silent = (silentS: number) => ({ ...instance(`ins_${silentS}`, 100, 1), silentS })
   const [view] = await views([silent(5), silent(5.01)])
-  t.match(view!.instances, [{ isAlive: true }, { isAlive: false }])
+  t.match(view!.instances, [{ isAlive: true }, { isAlive: false }, {}])
   const [, later] = await views(
     [instance('ins_1', 100, 50), instance('ins_2', 100, 50)],
     [instance('ins_1', 108, 58), instance('ins_2', 110, 70)],
