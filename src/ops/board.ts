@@ -4,7 +4,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { minuteOf } from '../rules/window.ts'
-import type { Counter, KeyCount, Operator, Scan } from '../stores.ts'
+import type { Counter, InstanceStore, KeyCount, Operator, Scan } from '../stores.ts'
+import { isAlive } from './fleet.ts'
 import { candidatesMax, type Finalists, type Ranking, type RankingOptions, rankKeys } from './rank-keys.ts'
 import { createTopCounts, type TopCounts } from './top-counts.ts'
 
@@ -27,6 +28,7 @@ export interface BoardView extends Scan, Ranking {
 
 export interface BoardOptions extends RankingOptions {
   counter: Pick<Counter, 'mode' | 'scan' | 'known' | 'countsOf' | 'mayLackCounts' | 'now'>
+  instances: Pick<InstanceStore, 'list'>
 }
 
 /** A result this old is read again when somebody asks. The dashboard asks every second. */
@@ -67,6 +69,8 @@ interface Minute {
   scanning: Promise<void> | null
   startedMs: number
   scanned: number
+  /** Another instance has counted by itself. */
+  lostElsewhere: boolean
   /** Ends the scan. */
   stop: AbortController
 }
@@ -82,7 +86,7 @@ function spareShare() {
   }
 }
 
-export function createBoard({ counter, keys }: BoardOptions): Board {
+export function createBoard({ counter, keys, instances }: BoardOptions): Board {
   const minutes = new Map<number, Minute>()
   const views = new Map<string, { untilMs: number; view: Promise<BoardView> }>()
   let isIdle = false
@@ -115,7 +119,7 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
       const finalists = { keyIds: [], monoMs: -Infinity }
       const known = counter.known(minute).entries()
       const scan = { done: null, scanning: null, startedMs: nowMs, scanned: 0, stop: new AbortController() }
-      found = { minute, top, known, finalists, ...scan }
+      found = { minute, top, known, finalists, lostElsewhere: false, ...scan }
       minutes.set(minute, found)
     }
     return found
@@ -138,6 +142,13 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
     })
     entry.done = { ...done, startedMs: entry.startedMs, endedMonoMs: performance.now() }
   }
+
+  /** Without Postgres, nobody knows. */
+  const isCountedElsewhere = (lane: Operator) =>
+    instances.list(lane).then(
+      (listed) => listed.some((one) => isAlive(one) && one.counting === 'local'),
+      () => false,
+    )
 
   /** Costs Redis nothing: the busiest keys of a busy instance need not wait until they are scanned. */
   function addKnown(entry: Minute) {
@@ -178,7 +189,8 @@ export function createBoard({ counter, keys }: BoardOptions): Board {
     const ranking = await rankKeys({ counter, keys }, { ...entry, isRising: isCurrent, lane })
     const unfinished = { ...entry, complete: false, mode: counter.mode(), fault: null }
     const { startedMs, complete, scanned, mode, fault } = usable(entry, isCurrent) ?? unfinished
-    const lost = counter.mayLackCounts(entry.minute)
+    if (isCurrent) entry.lostElsewhere ||= await isCountedElsewhere(lane)
+    const lost = counter.mayLackCounts(entry.minute) || entry.lostElsewhere
     return { minute: entry.minute, asOfMs: startedMs, complete, scanned, mode, fault, lost, ...ranking }
   }
 

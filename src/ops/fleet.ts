@@ -38,8 +38,9 @@ export interface FleetOptions {
 const silentAfterS = 5
 /** Reports come once a second. After a longer silence, the traffic probably goes to other instances. */
 const ratesForS = 2.5
-/** Reports further apart say nothing about the last second. */
+/** Reports further apart say nothing about the last second, and closer ones too little. */
 const apartMaxS = 10
+const apartMinS = 0.5
 
 /** Two reports of one instance, the later one last. */
 type Reports = [earlier: Instance | null, later: Instance]
@@ -52,7 +53,7 @@ export function createFleet({ instances, own }: FleetOptions): Fleet {
     const reports = listed.map((instance): [string, Reports] => {
       const [earlier, later] = known.get(instance.id) ?? [null, instance]
       const apartS = secondsBetween(later, instance)
-      if (apartS === 0) return [instance.id, [earlier, instance]]
+      if (apartS >= 0 && apartS < apartMinS) return [instance.id, [earlier, instance]]
       return [instance.id, [apartS > 0 && apartS < apartMaxS ? later : null, instance]]
     })
     known = new Map(reports)
@@ -74,7 +75,7 @@ export function createFleet({ instances, own }: FleetOptions): Fleet {
   }
 }
 
-const isAlive = ({ silentS }: Instance) => silentS <= silentAfterS
+export const isAlive = ({ silentS }: Instance) => silentS <= silentAfterS
 
 /** Its last report may be old: Postgres may take none. */
 function withOwn(listed: Instance[], { uptimeS, ...report }: InstanceReport): Instance[] {

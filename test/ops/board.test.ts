@@ -4,7 +4,7 @@ import { install } from '@sinonjs/fake-timers'
 import t from 'tap'
 import { createMemoryCounter } from '../../src/memory/counter.ts'
 import { createBoard } from '../../src/ops/board.ts'
-import { type Counter, type KeyCount, type KeyStore, Unavailable } from '../../src/stores.ts'
+import { type Counter, type Instance, type KeyCount, type KeyStore, Unavailable } from '../../src/stores.ts'
 
 const clock = install({
   toFake: ['setTimeout', 'clearTimeout', 'performance'],
@@ -49,8 +49,13 @@ function openBoard() {
   }
   /** What this instance knows without a scan. */
   const known = new Map<string, number>()
-  const board = createBoard({ counter: { ...memory, scan, known: () => known }, keys: { rank } })
+  const listed: Pick<Instance, 'counting' | 'silentS'>[] = []
+  const board = createBoard({
+    ...{ counter: { ...memory, scan, known: () => known }, keys: { rank } },
+    instances: { list: async () => listed as Instance[] },
+  })
   return {
+    listed,
     board,
     known,
     scans,
@@ -95,6 +100,24 @@ t.test('everybody who asks within a second shares a scan', async (t) => {
   t.equal(scans.length, 2)
 })
 
+t.test('while another instance counts by itself, the counts of the minute are too low', async (t) => {
+  const { read, listed, setMinute } = openBoard()
+  const lost = async (which: 'current' | 'last' = 'current') => {
+    clock.tick(1000)
+    return (await read(which)).lost
+  }
+  listed.push({ counting: 'shared', silentS: 0 }, { counting: 'local', silentS: 6 })
+  t.equal(await lost(), false, 'one that is no more counts nothing')
+  listed.push({ counting: 'local', silentS: 1 })
+  t.equal(await lost(), true)
+  t.equal(await lost('last'), false)
+  listed.length = 0
+  t.equal(await lost(), true, 'they stay too low')
+  setMinute(101)
+  t.equal(await lost(), false)
+  t.equal(await lost('last'), true)
+})
+
 t.test('a scan that waits for another one does not begin once the board is closed', async (t) => {
   const { board, read, scans, hold } = openBoard()
   hold()
@@ -127,7 +150,7 @@ t.test('an internal error in a ranking does not look like a Postgres outage', as
   const rank = async () => {
     throw new TypeError('a bug')
   }
-  const board = createBoard({ counter, keys: { rank } })
+  const board = createBoard({ counter, keys: { rank }, instances: { list: async () => [] } })
   await t.rejects(board.read('current', 'operator:ada'), TypeError)
 })
 

@@ -78,6 +78,14 @@ t.test('a silent instance is not alive and adds nothing, nor does what happened 
   t.match(later!.instances, { length: 2, 0: { id: 'ins_2' } }, 'one that has stopped is gone')
 })
 
+t.test('a read soon after another one changes no rate', async (t) => {
+  const [, second, third] = await views(
+    ...[100, 101, 101.4].map((monoS) => [instance('ins_1', monoS, monoS === 101.4 ? 160 : monoS)]),
+  )
+  t.equal(second!.rates.answers[2], 1)
+  t.equal(Math.round(third!.rates.answers[2]!), 43)
+})
+
 t.test('a report that reaches Postgres late changes no rate', async (t) => {
   const late = { ...instance('ins_1', 100, 50), seenAt: 2100.9 }
   const [, second] = await views([late], [instance('ins_1', 101, 150)])
