@@ -5,7 +5,7 @@
 import { type UsageStep, usageStepS } from '../../schemas/bounds.ts'
 import type { UsagePoint } from '../../schemas/usage.ts'
 import { idOrNone } from '../rules/id.ts'
-import { stepStartS } from '../rules/usage-range.ts'
+import { stepStartS, type UsageRange } from '../rules/usage-range.ts'
 import type { KeyCount, UsageStore } from '../stores.ts'
 import type { Pool, Query } from './pool.ts'
 
@@ -54,10 +54,7 @@ export function createUsageStore({ management, usage, rollups }: UsagePools): Us
             and starts_at >= to_timestamp(${sinceS}) and starts_at < to_timestamp(${untilS})
             and (starts_at < to_timestamp(${overS}) or is_done or ${isLocal})
           group by 1 order by 1`
-        const droppedS = await droppedBefore(sql, step, sinceS, nowS)
-        const dropped: number[] = []
-        for (let start = sinceS; start < Math.min(untilS, droppedS); start += usageStepS[step])
-          dropped.push(start)
+        const dropped = await droppedSteps(sql, { step, sinceS, untilS }, nowS)
         return { data: [...data], incomplete: [...dropped, ...incomplete.map(({ start }) => start)] }
       }, lane),
 
@@ -145,19 +142,28 @@ const startOf = (sql: Query, minute: number) => sql`to_timestamp(${minute * 60}:
 /** The least that USAGE_RETENTION_DAYS allows, and for how long hours are stored at least. */
 const storedDaysMin = { minute: 1, hour: 400 }
 
-/** The moment, in Unix seconds, before which steps may have been dropped (sql/postgres/023). */
-async function droppedBefore(sql: Query, step: UsageStep, sinceS: number, nowS: number): Promise<number> {
-  if (step === 'day') return 0
+/** The starts of steps that may have been dropped (sql/postgres/023), in Unix seconds. */
+async function droppedSteps(
+  sql: Query,
+  { step, sinceS, untilS }: UsageRange,
+  nowS: number,
+): Promise<number[]> {
+  if (step === 'day') return []
   const storedFromS = stepStartS('day', nowS) - storedDaysMin[step] * usageStepS.day
-  if (sinceS >= storedFromS) return 0
-  const [row] =
-    step === 'hour'
-      ? await sql`select extract(epoch from min(starts_at))::float8 as first from key_usage_hours`
-      : await sql`
-        select extract(epoch from min(to_date(right(c.relname, 8), 'YYYYMMDD')))::float8 as first
-        from pg_inherits i join pg_class c on c.oid = i.inhrelid
-        where i.inhparent = 'key_usage'::regclass and c.relname ~ '^key_usage_[0-9]{8}$'`
-  return Math.min(row!.first ?? storedFromS, storedFromS)
+  const steps: number[] = []
+  for (let start = sinceS; start < Math.min(untilS, storedFromS); start += usageStepS[step]) steps.push(start)
+  if (steps.length === 0) return []
+  if (step === 'hour') {
+    const [row] = await sql`select extract(epoch from min(starts_at))::float8 as first from key_usage_hours`
+    return steps.filter((start) => start < (row!.first ?? storedFromS))
+  }
+  // Not only before the first one: a day that something else depends on stays when later ones are dropped.
+  const days = await sql`
+    select extract(epoch from to_date(right(c.relname, 8), 'YYYYMMDD'))::float8 as start
+    from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = 'key_usage'::regclass and c.relname ~ '^key_usage_[0-9]{8}$'`
+  const stored = new Set(days.map(({ start }) => start))
+  return steps.filter((start) => !stored.has(stepStartS('day', start)))
 }
 
 interface Asked {

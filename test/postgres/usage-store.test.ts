@@ -317,6 +317,9 @@ t.test('steps that have been dropped are incomplete', async (t) => {
   t.strictSame(await incomplete('minute', [first - 2, first + 2]), [first - 2, first - 1])
   t.strictSame(await incomplete('minute', [first, first + 2]), [])
   t.strictSame(await incomplete('minute', [midnight - 10, midnight]), [])
+  await sql`select create_day_partitions('key_usage', '2020-01-01', '2020-01-01')`
+  t.strictSame(await incomplete('minute', [first - 2, first + 2]), [first - 2, first - 1], 'one was left')
+  await sql`drop table key_usage_20200101`
 
   const kept = midnight - 400 * 1440
   const hours: [number, number] = [kept - 120, kept + 120]
