@@ -414,6 +414,29 @@ t.test('an instance that cannot see the counts of the others releases the minute
   }
 })
 
+t.test('counts of two memories are stored soon, and incomplete', async (t) => {
+  await forget()
+  const minute = minuteOf(Date.now() - 43_200_000)
+  const key = await makeCaller(instances[0]!)
+  let nowMs = minute * 60_000 + 3000
+  async function counting(count: number) {
+    const counter = scannedAs('memory', { now: () => minute * 60_000 })
+    await hits(counter, key.id, count)
+    return collectorAt(() => nowMs, counter)
+  }
+  const both = [await counting(5), await counting(3)]
+  await tickAll(both)
+  for (const passedMs of [60_000, 15_000, 15_000]) {
+    nowMs += passedMs
+    await tickAll(both)
+  }
+  t.equal(await incompleteIn(minute), true)
+  t.strictSame(
+    both.map(({ lagS }) => lagS()),
+    [0, 0],
+  )
+})
+
 t.test('reports that wait for Postgres are those of the last day', async (t) => {
   let minute = 1000
   let isDown = true
