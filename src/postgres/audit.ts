@@ -169,8 +169,9 @@ function asked(sql: Query, filter: AuditFilter) {
     where id = ${keyId} and user_id = coalesce(${userId}, user_id) and revoked_at is not null
       and ${events.includes('user.keys_revoked')}
     union all
-    select 'user.deleted', null, user_id collate "default", null from api_keys
-    where id = ${keyId} and user_id = coalesce(${userId}, user_id) and revoked_at is null
+    select 'user.deleted', null, users.id collate "default", null from api_keys join users on users.id = user_id
+    where api_keys.id = ${keyId} and user_id = coalesce(${userId}, user_id)
+      and deleted_at < coalesce(least(revoked_at, expires_at), 'infinity')
       and ${events.includes('user.deleted')}`
 }
 

@@ -85,6 +85,10 @@ t.test('the deletion of a user is in the trail of each key that it ended', async
   t.strictSame(await trail(ended.id, { userId: stranger.id }), [])
   t.strictSame(await trail(before.id), ['key.revoked', 'key.created'])
   t.strictSame(await trail(others.id), ['key.created'])
+  await keys.revoke(ended.id, null, actor())
+  t.strictSame(await trail(ended.id), ['key.revoked', 'user.deleted', 'key.created'], 'it ended it first')
+  await sql`update api_keys set expires_at = created_at + interval '1 microsecond' where id = ${ended.id}`
+  t.strictSame(await trail(ended.id), ['key.revoked', 'key.created'], 'it had expired')
 })
 
 t.test('text of any kind, no text and every reason are stored as they are', async (t) => {
