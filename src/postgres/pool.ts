@@ -22,7 +22,7 @@ export interface PoolOptions {
   /** Called each time work is shed because too much is waiting. */
   onShed?: () => void
   /** How long work waited for its connection, or until it gave up. */
-  onWait?: (seconds: number) => void
+  onWait?: ((seconds: number) => void) | undefined
   /** How long work held its connection. */
   onCall?: (seconds: number) => void
   /** Called for each row that no partition takes. */

@@ -42,6 +42,8 @@ async function connect(pool: Pool): Promise<void> {
 }
 
 /** What a command connects at its start. Its other pools connect when they are first used. */
+/** Their batches wait before they ask for a connection, which is measured there (src/process/guarding.ts). */
+const batched: Purpose[] = ['lookups', 'audit']
 const commandPurposes: Purpose[] = ['management']
 const servicePurposes: Purpose[] = [...commandPurposes, 'lookups', 'audit', 'background', 'instances']
 
@@ -60,7 +62,7 @@ export async function openPools({ url, ssl }: Database, options: OpenOptions): P
       max,
       timeoutMs: timeoutMs * patience,
       onShed: () => onShed?.(`postgres_${purpose}`),
-      onWait: (seconds) => onPostgresWait?.(purpose, seconds),
+      onWait: batched.includes(purpose) ? undefined : (seconds) => onPostgresWait?.(purpose, seconds),
       onCall: (seconds) => onPostgresCall?.(purpose, seconds),
       onNoPartition: () => onNoPartition?.(),
     })
