@@ -4,6 +4,7 @@
  * beside a service uses the service's. An owner killed by SIGKILL leaves Postgres running, and the
  * next owner takes it over.
  */
+import { existsSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { chooseLaunch } from './as-unprivileged.ts'
 import { findBinaries, packageRoot } from './binaries.ts'
@@ -64,8 +65,8 @@ const waitMsMax = 120_000
 
 export async function openEmbeddedPostgres(options: Options): Promise<EmbeddedPostgres> {
   if (options.mustExist) requireDatabase(options.dataDir)
-  // Before a folder is made, or complained about: without the package, none is of use.
-  packageRoot()
+  // Before a folder is made, or complained about: without the package, a new one is of no use.
+  if (!existsSync(options.dataDir)) packageRoot()
   const dir = openDataDir(options.dataDir)
   try {
     const others = await lockOrJoin(dir, options.role)
