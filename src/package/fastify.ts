@@ -67,8 +67,8 @@ const latchkey: FastifyPluginAsync<PluginOptions> = async (app, options) => {
 
 /** Of Fastify's time limit for a plugin; after it, Fastify reports a fault that names no cause. */
 const startShare = 0.7
-/** Before that, so that the reason is what Postgres or its connection says. */
-const databaseShare = 0.5
+/** Before that, even half of it later (several hosts), so that the reason is what Postgres says. */
+const databaseShare = 0.4
 
 /** What opens too late, when Fastify has given up, is closed again. */
 function openWith(app: FastifyInstance, config: Readonly<Config>, patience?: number): Promise<Checks> {
