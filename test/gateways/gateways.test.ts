@@ -77,7 +77,9 @@ const usable = async (port: number) =>
 
 t.test('haproxy: an action that fails lets nobody in', async (t) => {
   // Without the headers that the action expects.
-  const odd = createServer((_request, response) => {
+  let asked = 0
+  const odd = createServer(({ url }, response) => {
+    if (url !== '/readyz') asked++
     response.setHeader('content-type', 'application/json').end('{}')
   }).listen(0, '127.0.0.1')
   await once(odd, 'listening')
@@ -90,6 +92,7 @@ t.test('haproxy: an action that fails lets nobody in', async (t) => {
   const before = served
   const { status } = await sendRaw(gateway.port, 'GET', '/', [bearer(caller.token)])
   t.strictSame([status, served], [503, before])
+  t.ok(asked > 0, 'the action was run')
 })
 
 for (const { name, port } of gateways) {
