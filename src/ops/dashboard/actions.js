@@ -180,14 +180,16 @@ function showOnce({ name, plain_key }) {
     // `navigator.clipboard` exists only over https and on this machine.
     copy.textContent = document.execCommand('copy') ? 'Copied' : 'Not copied'
   })
+  const close = button('Close', () => dialog.close())
+  // Not a form: there, Enter in the key's input would close it.
   const dialog = openDialog(
     el(
-      'form',
-      { method: 'dialog' },
+      'div',
+      {},
       el('h2', {}, 'The new key of “', bdi(name), '”'),
       el('p', { textContent: 'It is shown only now. Hand it over, then close this.' }),
       key,
-      el('div', { className: 'buttons' }, copy, el('button', { type: 'submit', textContent: 'Close' })),
+      el('div', { className: 'buttons' }, copy, close),
     ),
   )
   // Escape closes nothing. In Chromium a second Escape skips `cancel`; `closedBy` is not everywhere yet.
