@@ -171,10 +171,19 @@ test('a new connection brings no second again into the charts, and loses none', 
 })
 
 test('a whole key finds its key, and is in no address, storage or log line', async (t, browser) => {
-  const page = await browser.open(url)
+  const page = await browser.open(url, { timezoneId: 'UTC' })
   const key = await aKey(42, 'nightly export')
   await verify(key.token)
+  const answer = page.waitForResponse('**/admin/lookup')
   const found = await find(page, key.token)
+  const { current, last } = (await (await answer).json()).counters
+  const [now, before] = [current, last].map(({ minute }) =>
+    new Date(minute * 1000).toISOString().slice(11, 16),
+  )
+  t.strictSame((await found.locator('dt').allInnerTexts()).slice(-3, -1), [
+    `Minute from ${now}, when found`,
+    `Minute from ${before}`,
+  ])
   for (const text of ['nightly export', key.id, 'Ada Lovelace', '42 a minute', 'key.created']) {
     await found.getByText(text).first().waitFor()
   }

@@ -2,7 +2,7 @@
 import { keyActions, revokeKeysAction } from './actions.js'
 import { request, textOf } from './api.js'
 import { bdi, button, el, table } from './dom.js'
-import { count, moment, percent, visible } from './format.js'
+import { count, moment, percent, shortTimeOf, visible } from './format.js'
 import { createUsageChart } from './usage.js'
 
 const states = { active: 'good', revoked: 'bad', expired: 'bad', owner_deleted: 'bad', deleted: 'bad' }
@@ -98,9 +98,10 @@ function counters(both) {
     const over = limited > 0 ? `, ${count(limited)} over the limit` : ''
     return `${lost ? 'at least ' : ''}${count(used)} of ${count(limit)} (${percent(used, limit)})${over}`
   }
+  // By their time: this is not read again, and may be looked at for a while.
   return facts([
-    ['This minute', text(current)],
-    ['Last full minute', text(last)],
+    [`Minute from ${shortTimeOf(current.minute)}, when found`, text(current)],
+    [`Minute from ${shortTimeOf(last.minute)}`, text(last)],
     ['Counted by', { redis: 'all instances', local: 'this instance only', memory: 'this process' }[source]],
   ])
 }
