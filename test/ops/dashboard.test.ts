@@ -528,7 +528,11 @@ test('the usage of a key is the total of the chart, of the step chosen last', as
     await route.fulfill({ json: { data: [], incomplete: [] } })
   })
   const hours = page.waitForResponse('**/usage?step=hour')
+  const height = async () => (await found.locator('.usage').boundingBox())!.height
+  const before = await height()
   await found.getByText('last 48 hours').click()
+  t.equal(await found.locator('.usage .value').count(), 0, 'no total is shown under the label of another')
+  t.equal(await height(), before, 'what is below stays where it is')
   const days = page.waitForResponse('**/usage?step=day')
   await found.getByText('last 30 days').click()
   await days
@@ -548,6 +552,11 @@ test('the usage of a key is the total of the chart, of the step chosen last', as
   )
   await found.getByText('last hour').click()
   await found.getByText('In 2 of these steps, not every request was stored.').waitFor()
+  await page.route('**/usage?step=day', (route) => route.abort())
+  await found.getByText('last 30 days').click()
+  await found.locator('.usage').getByText('The service does not answer.').waitFor()
+  t.equal(await found.locator('.usage .value, .usage canvas').count(), 0)
+  t.notOk(await found.getByText('not every request was stored').isVisible())
 })
 
 /** Holds back the responses to these requests. The returned function lets the next one go on. */

@@ -25,6 +25,11 @@ export function createUsageChart(container, keyId) {
     }),
   )
   container.replaceChildren(choice, chartBox, note)
+  /** In the place of the chart. One of another range must not stay below the new choice. */
+  function say(text) {
+    chartBox.replaceChildren(el('p', { className: 'note', textContent: text }))
+    note.textContent = ''
+  }
 
   async function show(i) {
     const isChosen = () => choice.elements[i].checked
@@ -34,6 +39,7 @@ export function createUsageChart(container, keyId) {
       { label: 'requests', color: 'accent', bars: true },
       { label: 'over the limit', color: 'violet', bars: true },
     ]
+    say('Loading…')
     try {
       const usage = await request('GET', `/admin/keys/${keyId}/usage?step=${step}`)
       if (!isChosen()) return
@@ -44,7 +50,7 @@ export function createUsageChart(container, keyId) {
       const lost = usage.incomplete.length
       note.textContent = lost > 0 ? `In ${lost} of these steps, not every request was stored.` : ''
     } catch (error) {
-      if (isChosen()) note.textContent = error.message
+      if (isChosen()) say(error.message)
     }
   }
   show(0)
