@@ -17,6 +17,10 @@ export const InstanceList = Type.Object(
           version: Type.String({ examples: ['0.1.0'] }),
           started_at: Seconds('Unix seconds.'),
           seen_at: Seconds('When it last reported itself, Unix seconds.'),
+          silent_s: Type.Integer({
+            description: 'Seconds since then, by the clock of Postgres, as the other times are.',
+            examples: [0],
+          }),
           alive: Type.Boolean({
             description: 'Whether it reported itself in the last 5 s.',
             examples: [true],

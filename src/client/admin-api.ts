@@ -587,6 +587,11 @@ export interface components {
                  */
                 seen_at: number;
                 /**
+                 * @description Seconds since then, by the clock of Postgres, as the other times are.
+                 * @example 0
+                 */
+                silent_s: number;
+                /**
                  * @description Whether it reported itself in the last 5 s.
                  * @example true
                  */
@@ -1593,6 +1598,7 @@ export interface operations {
                      *           "version": "0.1.0",
                      *           "started_at": 1795323180,
                      *           "seen_at": 1795323180,
+                     *           "silent_s": 0,
                      *           "alive": true,
                      *           "redis": "shared",
                      *           "postgres": "ok"

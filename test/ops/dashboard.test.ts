@@ -472,6 +472,22 @@ test('what is selected in the table of instances stays, whatever else changes th
   t.match(await page.locator('#instances tr', { hasText: 'ins_2' }).innerText(), 'down')
 })
 
+test('how long instances are up or silent does not depend on the clock of the one that shows them', async (t, browser) => {
+  const page = await browser.open(url)
+  const [pageS, postgresS] = [Date.now() / 1000, Date.now() / 1000 + 1200]
+  const report = { version: '1', redis: 'shared', postgres: 'ok', started_at: postgresS - 3700 }
+  const instances = [
+    { ...report, id: 'ins_1', seen_at: postgresS - 1, silent_s: 1, alive: true },
+    { ...report, id: 'ins_2', seen_at: postgresS - 130, silent_s: 130, alive: false },
+  ]
+  const hello = event('hello', { operator: 'ada', instance: 'ins_1', can_log_out: false, now: pageS })
+  await showEvents(page, hello + event('instances', { complete: true, instances }))
+  const row = (id: string) => page.locator('#instances tr', { hasText: id }).locator('td').allInnerTexts()
+  await shown(page, 'ins_2')
+  t.match(await row('ins_1'), { 1: 'alive', 3: '1 h' })
+  t.match(await row('ins_2'), { 1: 'silent for 2 min', 3: '59 min' })
+})
+
 test('a row that moves keeps the focus', async (_t, browser) => {
   const page = await browser.open(url)
   const rise = await showEvents(

@@ -27,6 +27,7 @@ export const instancesBody = ({ complete, instances }: FleetView) => ({
     version: instance.version,
     started_at: Math.floor(instance.startedAt),
     seen_at: Math.floor(instance.seenAt),
+    silent_s: Math.floor(instance.silentS),
     alive: instance.isAlive,
     redis: instance.counting,
     postgres: instance.postgres,

@@ -1,5 +1,4 @@
 /** How the service is: Redis, Postgres and the instances. */
-import { nowS } from './clock.js'
 import { byId, el, table } from './dom.js'
 import { duration } from './format.js'
 
@@ -28,9 +27,12 @@ export function showServers({ redis, redis_cause: cause = 'unknown', postgres })
 const heads = ['Instance', 'State', 'Version', 'Up for', 'Counts', 'Postgres']
 const counting = { shared: 'in Redis', local: 'by itself', memory: 'in memory' }
 
-/** `here`: the id of the instance that this page comes from. */
+/**
+ * `here`: the id of the instance that this page comes from. The times are by the clock of Postgres: no
+ * other clock must be compared with them.
+ */
 export function showInstances({ instances, complete }, here) {
-  const rows = instances.map(({ id, version, started_at, seen_at, alive, redis, postgres }) => [
+  const rows = instances.map(({ id, version, started_at, seen_at, silent_s, alive, redis, postgres }) => [
     el(
       'div',
       {},
@@ -39,9 +41,9 @@ export function showInstances({ instances, complete }, here) {
     ),
     alive
       ? el('span', { className: 'state good', textContent: 'alive' })
-      : el('span', { className: 'state bad', textContent: `silent for ${duration(nowS() - seen_at)}` }),
+      : el('span', { className: 'state bad', textContent: `silent for ${duration(silent_s)}` }),
     version,
-    duration(nowS() - started_at),
+    duration(seen_at - started_at),
     counting[redis],
     postgres === 'ok' ? 'answers' : 'down',
   ])
