@@ -513,7 +513,7 @@ test('it says which keys are near their limit or over it, and why most callers a
   const refusals = event('refusals', { since: Date.now() / 1000 - 3600, reasons })
   const recent = { as_of: Date.now() / 1000 + 60 }
   const unfinished = refusals + busiest(used, { complete: false, scanned: 1234, ...recent })
-  const goOn = await showEvents(page, unfinished, busiest(used))
+  const goOn = await showEvents(page, unfinished, busiest(used) + event('refusals', null))
   await shown(page, /1,234 counters read so far, as of /)
   const names = (state: string) => page.locator(`#current ${state} button`).allInnerTexts()
   t.strictSame([await names('.over'), await names('.near')], [['over'], ['full', 'near']])
@@ -521,6 +521,8 @@ test('it says which keys are near their limit or over it, and why most callers a
   t.strictSame(await page.locator('#reasons button').allInnerTexts(), ['revoked', 'unknown_key', 'expired'])
   await goOn()
   await shown(page, /ends \S+ · as of /)
+  await page.locator('#reasons-note').getByText('unknown while Postgres does not answer').waitFor()
+  t.equal(await page.locator('#reasons li').count(), 0, 'what is old is not shown as if it were new')
   const other = await browser.open(url)
   await showEvents(other, busiest(used, recent))
   await shown(other, /ends \S+$/)

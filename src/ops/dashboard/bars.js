@@ -110,6 +110,8 @@ export function createReasons(onPick) {
     const note = byId('reasons-note')
     if (next === null) {
       note.textContent = 'unknown while Postgres does not answer'
+      // The last ones may be hours old.
+      byId('reasons').replaceChildren()
       return
     }
     hour = next
