@@ -533,10 +533,16 @@ test('the usage of a key is the total of the chart, of the step chosen last', as
   const minute = Math.floor(Date.now() / 60_000) - 10
   await local.service.stores.usage.store(minute, [{ keyId: id, count: 5 }])
   for (let n = 0; n < 3; n++) await verify(token)
-  const page = await browser.open(url)
+  const page = await browser.open(url, { timezoneId: 'UTC' })
   const found = await find(page, id)
   const total = found.locator('.usage .value').first()
   await total.getByText('8', { exact: true }).waitFor()
+  await found.locator('summary').press('Enter')
+  const steps = found.getByRole('region', { name: 'Table of usage' }).locator('tbody tr')
+  const time = new Date(minute * 60_000).toISOString().slice(11, 19)
+  t.match(await steps.last().innerText(), new RegExp(`, ${time} UTC\\t5\\t0$`), 'without a pointer too')
+  t.strictSame(await barriersOf(page), [])
+  await found.locator('summary').press('Enter')
   // The answer for hours comes after that for days, which was asked later.
   let answerHours = () => {}
   await page.route('**/usage?step=hour', async (route) => {
@@ -573,7 +579,7 @@ test('the usage of a key is the total of the chart, of the step chosen last', as
   await page.route('**/usage?step=day', (route) => route.abort())
   await found.getByText('last 30 days').click()
   await found.locator('.usage').getByText('The service does not answer.').waitFor()
-  t.equal(await found.locator('.usage .value, .usage canvas').count(), 0)
+  t.equal(await found.locator('.usage .value, .usage canvas, .usage td').count(), 0)
   t.notOk(await found.getByText('not every request was stored').isVisible())
 })
 
@@ -867,7 +873,8 @@ test('with Redis or Postgres down it says so, and shows what this instance knows
     .getByText(/^at least \d/)
     .first()
     .waitFor()
-  for (const read of ['.usage .legend', 'td']) await found.locator(read).first().waitFor()
+  await found.locator('.usage .legend').waitFor()
+  await found.getByRole('region', { name: 'Audit entries' }).waitFor()
   network.cut()
   network.refuse()
   await shown(page, 'Postgres is down')

@@ -2,8 +2,8 @@
 import { request } from './api.js'
 import { createChart } from './charts.js'
 import { nowS } from './clock.js'
-import { el } from './dom.js'
-import { dayOf, moment, shortTimeOf } from './format.js'
+import { el, table } from './dom.js'
+import { count, dayOf, moment, shortTimeOf } from './format.js'
 
 const steps = [
   ['minute', 60, 'last hour', 3600],
@@ -24,11 +24,15 @@ export function createUsageChart(container, keyId) {
       return el('label', {}, input, ' ', el('span', { textContent: label }))
     }),
   )
-  container.replaceChildren(choice, chartBox, note)
+  // The chart shows the numbers of a single step only under a pointer.
+  const figures = table('Table of usage', ['From', 'Requests', 'Over the limit'], [])
+  const summary = el('summary', { className: 'note', textContent: 'As a table' })
+  container.replaceChildren(choice, chartBox, note, el('details', {}, summary, figures))
   /** In the place of the chart. One of another range must not stay below the new choice. */
   function say(text) {
     chartBox.replaceChildren(el('p', { className: 'note', textContent: text }))
     note.textContent = ''
+    figures.show([])
   }
 
   async function show(i) {
@@ -46,7 +50,9 @@ export function createUsageChart(container, keyId) {
       const label = step === 'day' ? dayOf : shortTimeOf
       const range = () => [untilS - rangeS, untilS + stepS]
       const draw = createChart(chartBox, { series, label, time: moment, range, totals: true })
-      draw(filled(usage.data, stepS, untilS - rangeS, untilS))
+      const columns = filled(usage.data, stepS, untilS - rangeS, untilS)
+      draw(columns)
+      figures.show(rowsOf(columns))
       const lost = usage.incomplete.length
       note.textContent = lost > 0 ? `In ${lost} of these steps, not every request was stored.` : ''
     } catch (error) {
@@ -68,3 +74,10 @@ function filled(points, stepS, fromS, toS) {
   }
   return columns
 }
+
+/** The newest first, without those that are zero. */
+const rowsOf = ([starts, requests, limited]) =>
+  starts
+    .map((start, i) => [moment(start), count(requests[i]), count(limited[i])])
+    .filter((_, i) => requests[i] > 0)
+    .reverse()
