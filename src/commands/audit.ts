@@ -2,7 +2,7 @@
 import { type AuditReason, auditReasons } from '../../schemas/bounds.ts'
 import type { Config } from '../config.ts'
 import { tokenFormat } from '../rules/token.ts'
-import type { AuditEntry, AuditEvent, AuditFilter, RefusalCounts } from '../stores.ts'
+import type { AuditEntry, AuditEvent, AuditFilter, AuditLog, RefusalCounts } from '../stores.ts'
 import {
   command,
   group,
@@ -16,7 +16,7 @@ import {
   withReaders,
 } from './command.ts'
 import { followAudit } from './follow.ts'
-import { aboutUser, event, follow, key, limit, reason, rows, since, until } from './options.ts'
+import { aboutUser, event, follow, key, limit, reason, rows, since, type Time, until } from './options.ts'
 
 const listLimitDefault = 100
 /** Entries shown before the first new one. */
@@ -29,16 +29,25 @@ interface Filter {
   event?: AuditEvent
   key?: string
   user?: string
-  since?: number
-  until?: number
+  since?: Time
+  until?: Time
   limit?: number
   follow?: true
   json?: true
 }
 
-function toFilter({ key, user, follow, limit, reason, event, since, until }: Filter): AuditFilter {
+async function toFilter({ audit }: Readers, options: Filter): Promise<AuditFilter> {
+  const { key, user, follow, limit, reason, event } = options
   const most = limit ?? (follow ? followLimitDefault : listLimitDefault)
-  return { reason, event, since, until, keyId: key, userId: user, limit: most }
+  const span = await spanOf(audit, options)
+  checkSpan(span)
+  return { reason, event, ...span, keyId: key, userId: user, limit: most }
+}
+
+/** Ages count back from the clock of the entries: that of this machine may differ. */
+async function spanOf(audit: Pick<AuditLog, 'now'>, { since, until }: Pick<Filter, 'since' | 'until'>) {
+  const nowS = (await audit.now()) / 1000
+  return { since: since?.(nowS), until: until?.(nowS) }
 }
 
 function checkSpan({ since, until }: Pick<AuditFilter, 'since' | 'until'>): void {
@@ -99,11 +108,10 @@ const list = command<Filter>('list', {
   example: 'audit list --reason revoked --since 1h',
   options: [reason, event, key, aboutUser, since, until, limit, follow],
   async run({ config, options }) {
-    checkSpan(options)
     if (options.follow) return followList(config, options)
     const entries = await withReaders(config, async (readers) => {
       await checkIds(readers, options)
-      return readers.audit.list(toFilter(options), operator())
+      return readers.audit.list(await toFilter(readers, options), operator())
     })
     return { json: entries, lines: entriesTable(entries) }
   },
@@ -118,7 +126,7 @@ async function followList(config: Config, options: Filter): Promise<undefined> {
   if (!options.json) print({ json: null, lines: table(null, [head], followWidths) }, options)
   await withReaders(config, async (readers) => {
     await checkIds(readers, options)
-    await followAudit(readers.audit, toFilter(options), show)
+    await followAudit(readers.audit, await toFilter(readers, options), show)
   })
 }
 
@@ -127,16 +135,22 @@ const stats = command<Pick<Filter, 'since' | 'until' | 'limit'>>('stats', {
   example: 'audit stats --since 1h',
   options: [since, until, rows],
   async run({ config, options: { limit = statsLimitDefault, ...options } }) {
-    const until = options.until && Math.floor(options.until)
-    const since = Math.floor(options.since ?? (until ?? Date.now() / 1000) - statsSpanS)
-    checkSpan({ since, until })
-    const span = { since, until, limit }
-    const [reasons, keys, addresses] = await withReaders(config, async ({ audit }) => [
-      await audit.countRefusals('reason', { ...span, limit: auditReasons.length }),
-      await audit.countRefusals('key_id', span),
-      await audit.countRefusals('ip', span),
-    ])
-    const total = reasons!.reduce((sum, { refusals }) => sum + refusals, 0)
+    const { since, until, reasons, keys, addresses } = await withReaders(config, async ({ audit }) => {
+      const hourBefore: Time = (nowS) => (options.until?.(nowS) ?? nowS) - statsSpanS
+      const asked = await spanOf(audit, { since: hourBefore, ...options })
+      const since = Math.floor(asked.since!)
+      const until = asked.until && Math.floor(asked.until)
+      checkSpan({ since, until })
+      const span = { since, until, limit }
+      return {
+        since,
+        until,
+        reasons: await audit.countRefusals('reason', { ...span, limit: auditReasons.length }),
+        keys: await audit.countRefusals('key_id', span),
+        addresses: await audit.countRefusals('ip', span),
+      }
+    })
+    const total = reasons.reduce((sum, { refusals }) => sum + refusals, 0)
     const counted = (title: string, found: RefusalCounts, none: string) => [
       '',
       ...table(
@@ -148,9 +162,9 @@ const stats = command<Pick<Filter, 'since' | 'until' | 'limit'>>('stats', {
       json: { since, until: until ?? null, refusals: total, reasons, keys, addresses },
       lines: [
         `${total} refusals since ${moment(since)}${until === undefined ? '' : ` until ${moment(until)}`}`,
-        ...counted('reason', reasons!, '-'),
-        ...counted('key', keys!, '(no known key)'),
-        ...counted('address', addresses!, '(unknown)'),
+        ...counted('reason', reasons, '-'),
+        ...counted('key', keys, '(no known key)'),
+        ...counted('address', addresses, '(unknown)'),
       ],
     }
   },

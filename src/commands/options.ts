@@ -36,7 +36,7 @@ const number = (flags: string, description: string, max: number, min = 1) => {
 
 const time = (flags: string, description: string) => {
   const made = option(flags, description)
-  return made.argParser((text: string) => timeS(made.long!, text, Date.now() / 1000))
+  return made.argParser((text: string) => timeOf(made.long!, text))
 }
 
 const auditLimitMax = 10_000
@@ -95,12 +95,15 @@ export const limit = number('--limit <n>', 'maximum number of entries, newest fi
 
 const unitS = { s: 1, m: 60, h: 3600, d: 86_400 }
 
-/** Unix seconds, an ISO 8601 date, or an age such as 15m, as Unix seconds. */
-export function timeS(name: string, text: string, nowS: number): number {
+/** Takes what time it is, by the clock that an age counts back from. All in Unix seconds. */
+export type Time = (nowS: number) => number
+
+/** Unix seconds, an ISO 8601 date, or an age such as 15m. */
+export function timeOf(name: string, text: string): Time {
   const age = /^([0-9]+)([smhd])$/.exec(text)
-  if (age) return Math.max(0, nowS - Number(age[1]) * unitS[age[2] as keyof typeof unitS])
+  if (age) return (nowS) => Math.max(0, nowS - Number(age[1]) * unitS[age[2] as keyof typeof unitS])
   const atS = momentS(name, text)
-  if (atS !== null) return atS
+  if (atS !== null) return () => atS
   throw new Error(`${name} must be Unix seconds, an ISO 8601 date, or an age such as 90s, 15m, 6h, 7d`)
 }
 

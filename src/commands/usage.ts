@@ -2,7 +2,7 @@
 import { type UsageStep, usageStepS } from '../../schemas/bounds.ts'
 import type { UsagePoint } from '../../schemas/usage.ts'
 import { command, moment, noKey, operator, table, withStores } from './command.ts'
-import { since, step, until } from './options.ts'
+import { since, step, type Time, until } from './options.ts'
 
 const sparklineWidthMax = 60
 
@@ -13,19 +13,20 @@ const currentMinuteNotes = {
   memory: 'Without Redis, only the service knows the minutes that it has not stored yet',
 }
 
-export const usage = command<{ since?: number; until?: number; step?: UsageStep }>('usage <apk_…>', {
+export const usage = command<{ since?: Time; until?: Time; step?: UsageStep }>('usage <apk_…>', {
   summary: 'show how often a key was used, by minute, hour or day',
   example: 'usage apk_0mwper0pk00000mdrnk1c8vb2d --since 6h --step minute',
   options: [step, since, until],
   async run({ config, options: { since, until, step }, args: [id = ''] }) {
-    const query = {
-      ...(step && { step }),
-      ...(since !== undefined && { since: String(since) }),
-      ...(until !== undefined && { until: String(until) }),
-    }
     const { found, mode } = await withStores(config, async ({ keys, usageHistory, counter }) => {
       const key = await keys.get(id, null, operator())
       if (key === null) throw noKey(id)
+      const nowS = (await counter.now()) / 1000
+      const query = {
+        ...(step && { step }),
+        ...(since && { since: String(since(nowS)) }),
+        ...(until && { until: String(until(nowS)) }),
+      }
       return { found: await usageHistory.read(key, query, operator()), mode: counter.mode() }
     })
     if (!found.ok)

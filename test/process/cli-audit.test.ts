@@ -5,7 +5,7 @@ import { tokenFormat } from '../../src/rules/token.ts'
 import { startInstance } from '../instance.ts'
 import { logEverything } from '../security/canary-remains.ts'
 import { openDatabase, startPrivatePostgres, startTcpProxy, useServices } from '../services/index.ts'
-import { externalEnv, openCommandLine, runLatchkey, spawnLatchkey } from './latchkey.ts'
+import { externalEnv, fastClock, openCommandLine, runLatchkey, spawnLatchkey } from './latchkey.ts'
 import { until } from './until.ts'
 
 const services = await useServices(t)
@@ -281,6 +281,12 @@ t.test('stats count refusals by reason, key and address, the most frequent first
   )
   const { stdout } = await run('audit', 'stats', '--since', '10m')
   t.match(stdout, /^6 refusals since .*\n\nreason +refusals\nexpired +4\n[\s\S]*\(no known key\) +2\n/)
+  for (const words of [['stats'], ['stats', '--since', '15m'], ['list', '--since', '15m']]) {
+    const call = ['audit', ...words, '--json']
+    const { stdout } = await runLatchkey(t, externalEnv({ ...services, databaseUrl }, fastClock), ...call)
+    const found = JSON.parse(stdout)
+    t.equal(found.refusals ?? found.length, 6, `${words.join(' ')}: an age is by the clock of the entries`)
+  }
 
   const mixed = [
     '2001:db8:0:1::1',

@@ -8,7 +8,7 @@ import { makeCaller, startInstance } from '../instance.ts'
 import { openDatabase, useServices } from '../services/index.ts'
 import { processTree, send as signal } from '../services/processes.ts'
 import { builtCli } from './built.ts'
-import { type Env, externalEnv, openCommandLine, runLatchkey } from './latchkey.ts'
+import { type Env, externalEnv, fastClock, openCommandLine, runLatchkey } from './latchkey.ts'
 import { noTerminals, onTerminal } from './terminal.ts'
 import { until } from './until.ts'
 
@@ -123,6 +123,11 @@ t.test('usage shows the history of a key with a sparkline', async (t: Test) => {
     stdout,
     /: 15 requests, at most 10 in one minute\n\|▄ █ \|\n\nminute +requests +limited\n.* +5 +3\n.* +10 +8\n$/,
   )
+  if (services.redisUrl !== null) {
+    const ages = ['--since', '20m', '--until', '5m']
+    const late = await runLatchkey(t, { ...env, ...fastClock }, 'usage', limited.id, ...ages)
+    t.match(late.stdout, /: 15 requests/, 'an age is by the clock of the counters')
+  }
   t.match(await answerOf('usage', limited.id, '--step', 'day'), { step: 'day' })
   t.match((await run('usage', 'apk_absent')).stderr, /there is no key apk_absent/)
   t.match((await run('usage', limited.id, '--since', '300d')).stderr, /at most 1500.*--since.*--step/)

@@ -1,8 +1,8 @@
 // --since: Unix seconds, an ISO 8601 date, or an age.
 import t from 'tap'
-import { expiryS, timeS } from '../../src/commands/options.ts'
+import { expiryS, timeOf } from '../../src/commands/options.ts'
 
-const sinceS = (text: string, nowS: number) => timeS('--since', text, nowS)
+const sinceS = (text: string, nowS: number) => timeOf('--since', text)(nowS)
 const nowS = 1_767_225_600 // 2026-01-01T00:00:00Z
 
 t.test('an age counts back from now', async (t) => {
