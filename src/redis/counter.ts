@@ -23,7 +23,8 @@ export interface RedisCounterOptions {
   onOutage?: (outage: Outage | null) => void
   /**
    * Another server answers from now on, or the same one after an outage. It may have older data: a
-   * replica that was promoted, or a snapshot.
+   * replica that was promoted, or a snapshot. Also called when copies may be older than they seem,
+   * because our monotonic clock has stood still.
    */
   onOtherServer?: () => void
   onBatch?: (hits: number, keys: number) => void
@@ -96,6 +97,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
         },
         onBatch,
         onCall: (seconds) => onCall?.('count', seconds),
+        onStandstill: onOtherServer,
         now,
         answerTimeoutMs: answerTimeoutMs * patience,
       })

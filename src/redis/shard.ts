@@ -11,6 +11,7 @@ import { createCalls } from './calls.ts'
 import type { Hits } from './hits.ts'
 import type { HitReply, Scripts } from './scripts.ts'
 import { createServerState, type ServerState, type ServerStateOptions } from './server-state.ts'
+import { watchStandstill } from './standstill.ts'
 import { withTimeout } from './with-timeout.ts'
 
 export interface ShardOptions extends Omit<ServerStateOptions, 'onClock' | 'onLocal'> {
@@ -24,6 +25,8 @@ export interface ShardOptions extends Omit<ServerStateOptions, 'onClock' | 'onLo
   onBatch?: ((hits: number, keys: number) => void) | undefined
   /** How many seconds a call took until it was answered, failed or timed out. */
   onCall?: ((seconds: number) => void) | undefined
+  /** Our monotonic clock has stood still, or the server's has stepped. Called before the reply is used. */
+  onStandstill: () => void
   now: () => number
 }
 
@@ -44,13 +47,15 @@ export interface Shard {
 const countIn = (reply: HitReply, i: number) => reply[2 + 2 * i] as number
 
 export function createShard(options: ShardOptions): Shard {
-  const { scripts, lastCounts, groupOf, onBatch, onCall, now, answerTimeoutMs } = options
+  const { scripts, lastCounts, groupOf, onBatch, onCall, onStandstill, now, answerTimeoutMs } = options
+  const stoodStill = watchStandstill()
   /** Redis's clock less ours. It stays while Redis is down, and so do the windows. */
   let clockAheadMs = 0
 
   function readClock([seconds, micros]: readonly number[]): number {
     const nowMs = seconds! * 1000 + Math.floor(micros! / 1000)
     clockAheadMs = nowMs - now()
+    if (stoodStill(nowMs)) onStandstill()
     return nowMs
   }
 

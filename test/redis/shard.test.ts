@@ -57,6 +57,7 @@ function open(t: Test, options: Partial<ShardOptions> = {}) {
   const seen = {
     calls: [] as Call[],
     outages: [] as (Outage['cause'] | null)[],
+    standstills: 0,
     reconnects: 0,
     redisMs: startMs,
     fault: null as Error | null,
@@ -77,6 +78,7 @@ function open(t: Test, options: Partial<ShardOptions> = {}) {
     locate() {},
     reconnect: () => seen.reconnects++,
     onOutage: (outage) => seen.outages.push(outage === null ? null : outage.cause),
+    onStandstill: () => seen.standstills++,
     now: () => startMs,
     answerTimeoutMs: 100,
     ...options,

@@ -23,8 +23,11 @@ export interface Clients {
 
 /** A request needs at most two look-ups, a count and a refusal, each with its time limit. */
 const requestMaxMs = 1000 + 100 + 1000 + 1200 + 500
-/** An instance counts down to it by its own clock, from a read at most two seconds earlier. */
-const expiryOffByMsMax = 100
+/**
+ * An instance counts down to it by its own clock, from a read at most two seconds earlier. It notices when
+ * this clock has stood still for longer than 150 ms.
+ */
+const expiryOffByMs = ({ process: { stoodStillMs } }: Instance) => (stoodStillMs > 0 ? 250 : 100)
 /** A publication waits until no copy is trusted. */
 const changeMaxMs = (cacheTtlMs: number) => 1100 + elsewhereMs(cacheTtlMs) + 250 + 4000 + 1100 + 500
 
@@ -45,6 +48,7 @@ export function createClients(fleet: Fleet): Clients {
   function check(
     { status, version, limit, requestId }: Decided,
     key: number,
+    instance: Instance,
     began: { atMs: number; version: number; isExcused: boolean },
   ) {
     const stored = fleet.postgres.keys.get(idOf(key))!
@@ -52,7 +56,7 @@ export function createClients(fleet: Fleet): Clients {
       fail(`${requestId}: decided by version ${version} of key ${key}, ${began.version} was answered before`)
     // Each change of the state has a version of its own, except that time goes by.
     if (version === stored.version) {
-      const denial = denialReason(stored, secondsAt(began.atMs - expiryOffByMsMax))
+      const denial = denialReason(stored, secondsAt(began.atMs - expiryOffByMs(instance)))
       if (status === 200 && denial !== null) fail(`${requestId}: key ${key} is used, although ${denial}`)
       if (limit !== stored.rateLimitRpm)
         fail(`${requestId}: version ${version} of key ${key} has another limit`)
@@ -88,7 +92,7 @@ export function createClients(fleet: Fleet): Clients {
           const { status, version, resetAtS } = decided
           if (!open.delete(requestId)) fail(`${requestId} was answered twice`)
           trace?.(`i${i} → ${requestId} ${status}${version ? ` by version ${version}` : ''}`)
-          check(decided, key, { ...began, isExcused: began.isExcused || mayMissChanges(instance) })
+          check(decided, key, instance, { ...began, isExcused: began.isExcused || mayMissChanges(instance) })
           if (status === 200) admit(instance, key, resetAtS)
           then?.(status)
         },

@@ -1,6 +1,5 @@
 /** Checks that requests are counted exactly, as long as Redis loses nothing. */
 import type { Counted, World } from './instance.ts'
-import { startMs } from './time.ts'
 
 const minuteMs = 60_000
 
@@ -19,6 +18,8 @@ export interface Run extends Pick<World, 'time' | 'redis'> {
   clockJumped: boolean
   /** Redis has lost data, for which nothing makes up. */
   redisLostData: boolean
+  /** What Redis's clock says, unless it has jumped. */
+  redisMicrosAt(nowMs: number): number
   fail(what: string): void
 }
 
@@ -43,7 +44,8 @@ export function createCounting(run: Run): Counting {
         run.fail(`${keyId}: two requests are number ${count}`)
       minute.numbers.add(count)
       if (!shared || run.clockJumped) return
-      const offMs = Math.abs(nowMs - (startMs + run.time.nowMs + run.redis.master.clockMs))
+      const redisMs = run.redisMicrosAt(run.time.nowMs) / 1000 + run.redis.master.clockMs
+      const offMs = Math.abs(nowMs - redisMs)
       if (offMs > 2000 + run.pausedMs) run.fail(`${keyId} was counted ${offMs} ms off Redis's clock`)
     },
     countsLost() {

@@ -1,6 +1,6 @@
 /** What an action of a schedule does to the instances, the servers and the network. */
 import type { Clients } from './clients.ts'
-import { type Fleet, idOf, microsAt } from './fleet.ts'
+import { type Fleet, idOf } from './fleet.ts'
 import { primary, type Source } from './postgres.ts'
 import { createServer, writesUntil } from './redis-server.ts'
 import { type Action, type Peer, pools } from './schedule.ts'
@@ -9,7 +9,7 @@ type Acts = { [D in Action['do']]: (action: Action & { do: D }) => void }
 
 /** Resets each fault after its time. */
 export function createFaults(fleet: Fleet, clients: Clients): (action: Action) => void {
-  const { time, redis, postgres, after } = fleet
+  const { time, redis, postgres, redisMicrosAt, after } = fleet
   const instance = (i: number) => fleet.instances[i]!
   const linksOf = ({ instance: i, server }: { instance: number; server: Peer }) =>
     (server === 'postgres' ? pools : [server]).map((peer) => instance(i).links[peer])
@@ -22,8 +22,8 @@ export function createFaults(fleet: Fleet, clients: Clients): (action: Action) =
   function replaceRedis({ for: forMs, lag }: { for: number; lag: number | null }) {
     const old = redis.master
     old.down = true
-    const writes = lag === null ? [] : writesUntil(old, microsAt(time.nowMs - lag))
-    const next = createServer(() => microsAt(time.nowMs), writes, old.clockMs)
+    const writes = lag === null ? [] : writesUntil(old, redisMicrosAt(time.nowMs - lag))
+    const next = createServer(() => redisMicrosAt(time.nowMs), writes, old.clockMs)
     next.down = true
     redis.master = next
     fleet.redisLostData = true
@@ -50,6 +50,10 @@ export function createFaults(fleet: Fleet, clients: Clients): (action: Action) =
     pause(action) {
       const { process } = instance(action.instance)
       process.pausedUntilMs = longer(process.pausedUntilMs, action.for)
+      fleet.pausedMs += action.for
+    },
+    suspend(action) {
+      time.suspend(instance(action.instance).process, action.for)
       fleet.pausedMs += action.for
     },
     kill(action) {

@@ -14,7 +14,7 @@ export const tokens = Array.from({ length: keyCount }, (_, i) => `lk_token${i}`)
 export const idOf = (key: number) => `apk_${key}`
 /** Postgres's clock. */
 export const secondsAt = (nowMs: number) => (startMs + nowMs) / 1000
-export const microsAt = (nowMs: number) => Math.floor((startMs + nowMs) * 1000)
+const microsAt = (nowMs: number) => Math.floor((startMs + nowMs) * 1000)
 
 export interface Fleet extends World, Run, Counting {
   readonly instances: Instance[]
@@ -52,17 +52,17 @@ export function createFleet(
     own.stop()
   }
   uncaught = (error) => fail(`uncaught: ${error.stack}`)
-  const redis = { master: createServer(() => microsAt(own.nowMs)) }
-  const run: Run = { time, redis, pausedMs: 0, clockJumped: false, redisLostData: false, fail }
+  // A machine has the same rate after a restart. That of Redis may be as wrong as one of theirs.
+  const rates = Array.from({ length: instanceCount }, () => chance.between(1 - rateOffMax, 1 + rateOffMax))
+  const redisRate = chance.oneOf([1, ...rates])
+  const redisMicrosAt = (nowMs: number) => microsAt(nowMs * redisRate)
+  const redis = { master: createServer(() => redisMicrosAt(own.nowMs)) }
+  const run: Run = { time, redis, pausedMs: 0, clockJumped: false, redisLostData: false, redisMicrosAt, fail }
   const fleet: Fleet = Object.assign(run, createCounting(run), {
     ...{ time: own, chance, redis, postgres: createPostgres(), cacheTtlMs, outageTtlMs },
     ...{ silentMaxMs, trace, instances, wrong },
     start(i: number) {
-      const process = createProcess(
-        `i${i}`,
-        chance.between(1 - rateOffMax, 1 + rateOffMax),
-        chance.between(-90_000, 90_000),
-      )
+      const process = createProcess(`i${i}`, rates[i], chance.between(-90_000, 90_000))
       const begin = () => {
         instances[i] = createInstance(fleet, process)
       }

@@ -268,6 +268,23 @@ function movedAway(cast: Cast): Scene {
   }
 }
 
+/** The machine of `b` stands still for a part of the time that the change waits. */
+function suspended(cast: Cast): Scene {
+  const { chance, atMs, b } = cast
+  const forMs = chance.between(200, 1500)
+  return {
+    cacheTtlMs: 1500,
+    outageTtlMs: chance.oneOf([0, 2500]),
+    actions: [
+      request(atMs - chance.between(20, 800), b),
+      redisLost(cast),
+      change(cast),
+      { at: atMs + chance.between(-300, 1800 - forMs), do: 'suspend', instance: b, for: forMs },
+      ...several(chance, 4, () => request(atMs + chance.between(1810, 2500), b)),
+    ],
+  }
+}
+
 /** `b` stops while a change waits for the others. */
 function stopped(cast: Cast): Scene {
   const { chance, atMs, b } = cast
@@ -358,6 +375,7 @@ export const scenes: ((cast: Cast) => Scene)[] = [
     movedAway,
     stopped,
     silent,
+    suspended,
   ].flatMap((scene) => Array(8).fill(scene)),
   longWait,
   longSilence,

@@ -20,7 +20,7 @@ export type Refusal = 'OOM' | 'READONLY' | 'LOADING'
 export type Action = { at: number } & (
   | { do: 'request'; instance: number; key: number; times: number }
   | { do: 'change'; instance: number; key: number; change: Change }
-  | { do: 'pause' | 'kill' | 'stop'; instance: number; for: number }
+  | { do: 'pause' | 'suspend' | 'kill' | 'stop'; instance: number; for: number }
   | { do: 'jump clock'; of: number | 'redis'; by: number }
   | { do: 'hold' | 'refuse'; instance: number; server: Peer; for: number }
   | { do: 'delay'; instance: number; server: Peer; for: number; ms: number }
@@ -51,7 +51,10 @@ export interface Schedule {
 type Fault = (chance: Chance) => Record<string, unknown>
 
 const ofInstances: Fault[] = [
-  (chance) => ({ do: 'pause', instance: chance.whole(instanceCount), for: chance.between(5, 1500) }),
+  ...(['pause', 'suspend'] as const).map(
+    (what): Fault =>
+      (chance) => ({ do: what, instance: chance.whole(instanceCount), for: chance.between(5, 1500) }),
+  ),
   (chance) => ({ do: 'kill', instance: chance.whole(instanceCount), for: chance.between(50, 1000) }),
   (chance) => ({ do: 'stop', instance: chance.whole(instanceCount), for: chance.between(50, 1000) }),
   (chance) => ({

@@ -12,6 +12,8 @@ export interface Process {
   readonly rate: number
   /** Its wall clock less the real time. */
   clockMs: number
+  /** For how long its monotonic clock has stood still. */
+  stoodStillMs: number
   clockJumped: boolean
   /** Its event loop is busy until then. */
   pausedUntilMs: number
@@ -25,6 +27,7 @@ export const createProcess = (name: string, rate = 1, clockMs = 0): Process => (
   number: processes++,
   rate,
   clockMs,
+  stoodStillMs: 0,
   clockJumped: false,
   pausedUntilMs: 0,
   killed: false,
@@ -55,6 +58,8 @@ export interface Time {
   /** How many events have run. */
   readonly events: number
   at(atMs: number, run: () => void, owner?: Process | null, phase?: number): () => void
+  /** Its machine is suspended: nothing runs, and its monotonic clock and timers stand still. */
+  suspend(process: Process, forMs: number): void
   /** Runs events until nothing is left, the time is over, or `stop` is called. */
   run(untilMs: number): Promise<void>
   stop(): void
@@ -143,6 +148,15 @@ export function createTime(): Time {
         event.run = null
       }
     },
+    suspend(process, forMs) {
+      process.pausedUntilMs = Math.max(process.pausedUntilMs, time.nowMs) + forMs
+      process.stoodStillMs += forMs
+      const waiting = heap.splice(0)
+      for (const event of waiting) {
+        if (event.owner === process && event.phase === phases.timers) event.atMs += forMs
+        push(event)
+      }
+    },
     stop() {
       stopped = true
     },
@@ -173,7 +187,7 @@ const promised = createRequire(import.meta.url)('node:timers/promises') as { set
 export function useTime(timeNow: () => Time): void {
   const clock = () => {
     const { nowMs, current } = timeNow()
-    return 1_000_000 + nowMs * (current?.rate ?? 1)
+    return 1_000_000 + (nowMs - (current?.stoodStillMs ?? 0)) * (current?.rate ?? 1)
   }
   const after = (ms: number, run: () => void, phase?: number) => {
     const time = timeNow()
