@@ -4,11 +4,17 @@
 -- KEYS[1]  rl:{<key id>}:<minute>
 -- ARGV[1]  that minute, by the caller's clock
 -- ARGV[2]  hits to add
+-- ARGV[3]  "anyway" once a node has said that it is that minute
 -- Returns  { seconds, microseconds, count }; no count if it is another minute here, and then
 --          nothing was counted
 
+local minute = tonumber(ARGV[1])
 local now = redis.call('time')
-if math.floor(tonumber(now[1]) / 60) ~= tonumber(ARGV[1]) then return { tonumber(now[1]), tonumber(now[2]) } end
+if math.floor(tonumber(now[1]) / 60) ~= minute then
+  if ARGV[3] ~= 'anyway' then return { tonumber(now[1]), tonumber(now[2]) } end
+  -- As the minute turns, the clocks of two nodes differ. The first one's holds.
+  now = { minute * 60, 0 }
+end
 local hits = tonumber(ARGV[2])
 local count = redis.call('incrby', KEYS[1], hits)
 -- The counter was below zero, which this script never leaves: start over, as in hit.lua.

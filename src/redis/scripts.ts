@@ -32,7 +32,7 @@ export interface Read {
 /** What loadScripts adds to a connection. */
 export type Commands = {
   latchkeyHitBuffer(...args: (string | number)[]): Promise<Buffer>
-  latchkeyCount(key: string, minute: number, hits: number): Promise<number[]>
+  latchkeyCount(key: string, minute: number, hits: number, anyway: string): Promise<number[]>
   latchkeyRaise(key: string, version: number, ttlS: number): Promise<number>
   latchkeyConfirm(...args: (string | number)[]): Promise<unknown>
   latchkeyProbe(key: string): Promise<number[]>
@@ -72,14 +72,13 @@ export function loadScripts(client: Redis | Cluster): Scripts {
    * Counts and reads the version in separate calls. They need not be atomic: both run after the
    * request arrived, and a version is raised before its change is answered.
    */
-  async function hitSeparately(keyId: string, hits: number, minute: number, again = true): Promise<HitReply> {
+  async function hitSeparately(keyId: string, hits: number, minute: number, anyway = ''): Promise<HitReply> {
     const [[seconds, micros, count], version] = await Promise.all([
-      commands.latchkeyCount(counterKey(keyId, minute), minute, hits),
+      commands.latchkeyCount(counterKey(keyId, minute), minute, hits, anyway),
       client.get(versionKey(keyId)).then(versionOf, () => noLease),
     ])
     if (count !== undefined) return [seconds!, micros!, count, version]
-    if (!again) throw new Error('the nodes of the cluster are in different minutes')
-    return hitSeparately(keyId, hits, minuteOf(seconds! * 1000), false)
+    return hitSeparately(keyId, hits, minuteOf(seconds! * 1000), 'anyway')
   }
 
   async function hitInCluster(keyId: string, hits: number): Promise<HitReply> {
