@@ -52,6 +52,11 @@ function split(cast: Cast): Scene {
     const at = Math.max(0, lostAtMs - chance.between(0, 3000))
     actions.push({ at, do: cutOff(chance), instance: b, server: 'reports', for: longMs })
   }
+  // Nor can `a` see what the others have reported.
+  if (chance.is(0.3)) {
+    const at = atMs + cacheTtlMs + chance.between(-300, 300)
+    actions.push({ at, do: cutOff(chance), instance: cast.a, server: 'management', for: 1000 })
+  }
   return { cacheTtlMs, outageTtlMs: chance.oneOf([2500, 10_000]), actions }
 }
 
@@ -120,13 +125,13 @@ function flushed(cast: Cast): Scene {
 /** The first read of `b` is from before the change, which Redis has lost when it asks for another read. */
 function firstRead(cast: Cast): Scene {
   const { chance, atMs, b } = cast
-  const lostAtMs = atMs + chance.between(5, 100)
+  const lostAtMs = atMs + chance.between(5, 50)
   return {
     cacheTtlMs: 3000,
     outageTtlMs: 2500,
     actions: [
       { at: atMs - 1000, do: 'delay', instance: b, server: 'lookups', for: 1500, ms: 400 },
-      request(atMs - chance.between(0, 300), b),
+      request(atMs - chance.between(200, 350), b),
       change(cast),
       { at: lostAtMs, do: 'flush redis' },
       ...several(chance, 4, () => request(lostAtMs + chance.between(300, 2000), b)),
@@ -173,6 +178,38 @@ function slowReport({ chance, a, b, c }: Cast): Scene {
       change(cast),
       { at: repliedMs + chance.between(20, 80), do: 'refuse', instance: b, server: 'reports', for: longMs },
       ...several(chance, 5, () => request(atMs + cacheTtlMs * 1.04 + chance.between(250, 350), b)),
+    ],
+  }
+}
+
+/** `b` reads the key while it asks what has changed, and only the reply to that is from after the change. */
+function readWhileAsking({ chance, a, b, c }: Cast): Scene {
+  const atMs = 1000 + chance.between(50, 300)
+  const cast = { chance, atMs, a, b, c }
+  const cacheTtlMs = 400
+  return {
+    cacheTtlMs,
+    outageTtlMs: 0,
+    actions: [
+      redisLost(cast),
+      { at: 900, do: 'delay', instance: b, server: 'reports', for: 200, ms: 450 },
+      request(atMs - chance.between(5, 40), b),
+      change(cast),
+      ...several(chance, 3, () => request(atMs + cacheTtlMs * 1.04 + chance.between(260, 3000), b)),
+    ],
+  }
+}
+
+/** `b` cannot record the refusals of a key that was revoked. */
+function unrecorded({ chance, atMs, a, b }: Cast): Scene {
+  const server = chance.oneOf(['refusals', 'postgres'] as const)
+  return {
+    cacheTtlMs: chance.oneOf([0, 3000]),
+    outageTtlMs: chance.oneOf([0, 2500]),
+    actions: [
+      { at: atMs, do: 'change', instance: a, key: 0, change: 'revoke' },
+      { at: atMs + 500, do: cutOff(chance), instance: b, server, for: chance.between(500, 3000) },
+      ...several(chance, 3, () => request(atMs + 500 + chance.between(-5, 3000), b)),
     ],
   }
 }
@@ -358,7 +395,7 @@ function longSilence(cast: Cast): Scene {
   }
 }
 
-/** The last two take a minute of virtual time, so they are rare. */
+/** The last two take a minute of virtual time, so they are rarer. */
 export const scenes: ((cast: Cast) => Scene)[] = [
   ...[
     split,
@@ -368,6 +405,8 @@ export const scenes: ((cast: Cast) => Scene)[] = [
     firstRead,
     slowWrite,
     slowReport,
+    readWhileAsking,
+    unrecorded,
     lateReport,
     repeated,
     crossed,
@@ -377,6 +416,5 @@ export const scenes: ((cast: Cast) => Scene)[] = [
     silent,
     suspended,
   ].flatMap((scene) => Array(8).fill(scene)),
-  longWait,
-  longSilence,
+  ...[longWait, longSilence].flatMap((scene) => Array(3).fill(scene)),
 ]
