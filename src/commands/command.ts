@@ -129,7 +129,7 @@ export function reportUnwritten({ message }: Error, lostKeyId?: string): void {
 export async function withStores<T>(
   config: Config,
   work: (stores: Stores) => Promise<T>,
-  needs: Pick<OpenOptions, 'createsDatabase' | 'mintsKeys' | 'onlyReads'> = {},
+  needs: Pick<OpenOptions, 'createsDatabase' | 'needsHashSecret' | 'needsKeyPrefix' | 'onlyReads'> = {},
 ): Promise<T> {
   // Loaded on demand: `--help` and wrong calls need none of it.
   const { openStores } = await import('../wiring/stores.ts')

@@ -76,7 +76,7 @@ const create = command<Settings & { user: string; name: string }>('create', {
         const { token, key } = mintKey(wanted)
         return { token, created: await keys.create(key, actor()) }
       },
-      { mintsKeys: true },
+      { needsHashSecret: true },
     )
     if (!created.ok) {
       if (created.reason === 'expires_in_past') throw expiresInPast(created)
@@ -155,7 +155,7 @@ const rotate = command<{ expiresIn?: number; json?: true }>('rotate <apk_…>', 
         const onStored = (key: StoredKey) => print(showOnce(key, token), options)
         return keys.rotate(id, null, { successor, graceS: options.expiresIn ?? 0, onStored }, actor())
       },
-      { mintsKeys: true },
+      { needsHashSecret: true },
     )
     if (rotated.ok) return undefined
     if (rotated.reason === 'already_rotated')

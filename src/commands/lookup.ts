@@ -22,11 +22,16 @@ export const lookup = command('lookup <anything>', {
       throw new Error(`lookup needs 1 to ${lookupMaxLength} characters`)
     if (!new RegExp(lookupPattern, 'u').test(trimmed)) throw new Error('lookup takes no control characters')
     const format = tokenFormat(config.tokenPrefix)
-    if (given !== '-' && format.isIn(given)) process.stderr.write(`${historyWarning}\n`)
-    const found = await withStores(config, (stores) => {
-      const counter = stores.counter.mode() === 'memory' ? null : stores.counter
-      return createLookup({ ...stores, counter })(query, { lane: operator(), toBody: adminKeyBody })
-    })
+    const isKey = format.isIn(trimmed)
+    if (given !== '-' && isKey) process.stderr.write(`${historyWarning}\n`)
+    const found = await withStores(
+      config,
+      (stores) => {
+        const counter = stores.counter.mode() === 'memory' ? null : stores.counter
+        return createLookup({ ...stores, counter })(query, { lane: operator(), toBody: adminKeyBody })
+      },
+      { needsHashSecret: isKey },
+    )
     if (found === null)
       throw new Error(`nothing found: no key, prefix, id or external id matches${hintFor(trimmed, format)}`)
     return { json: found, lines: linesOf(found) }

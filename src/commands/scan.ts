@@ -26,7 +26,7 @@ export const scan = command<{ revoke?: true }>('scan <file...>', {
   async run({ config, options, args }) {
     const by = options.revoke ? actor() : null
     const faults = new Set<string>()
-    const scanned = await withStores(config, async (stores) => {
+    const scanAll = async (stores: Stores) => {
       const files: ScannedFile[] = []
       for (const file of args) {
         const leaks = collectLeaks(stores, by)
@@ -40,7 +40,9 @@ export const scan = command<{ revoke?: true }>('scan <file...>', {
         files.push({ file, error, ...leaks.result() })
       }
       return files
-    })
+    }
+    // With the wrong ones, it would find no key and call the files clean.
+    const scanned = await withStores(config, scanAll, { needsHashSecret: true, needsKeyPrefix: true })
     const active = new Set(scanned.flatMap(({ keys }) => keys.filter(isActive).map(({ id }) => id))).size
     if (active > 0)
       faults.add(

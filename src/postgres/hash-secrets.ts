@@ -1,4 +1,4 @@
-/** Which secrets the existing keys were hashed under. */
+/** Which secrets the existing keys were hashed under, and whether KEY_PREFIX fits them. */
 import type { Query } from './pool.ts'
 
 export async function hasKeys(sql: Query): Promise<boolean> {
@@ -6,18 +6,24 @@ export async function hasKeys(sql: Query): Promise<boolean> {
   return row!.found
 }
 
+/** Whether there are usable keys, none of them hashed under one of these secrets. */
+export const hasOnlyKeysOfOtherSecrets = (sql: Query, secretIds: string[]) =>
+  hasOnlyOtherKeys(sql, sql`hash_secret_id in ${sql(secretIds)}`)
+
+/** Whether there are usable keys, and none of them begins with this prefix. */
+export const hasOnlyKeysOfOtherPrefixes = (sql: Query, prefix: string) =>
+  hasOnlyOtherKeys(sql, sql`starts_with(key_prefix, ${`${prefix}_`})`)
+
 /**
- * Whether there are usable keys, none of them hashed under one of these secrets. With the right
- * secret the scan ends at the first key, so it is slow only when the start is refused. The owner is
- * a subselect: with a join, the planner would read all users first.
+ * With the right secret or prefix the scan ends at the first key, so it is slow only when the start
+ * is refused. The owner is a subselect: with a join, the planner would read all users first.
  */
-export async function hasOnlyKeysOfOtherSecrets(sql: Query, secretIds: string[]): Promise<boolean> {
+async function hasOnlyOtherKeys(sql: Query, fits: ReturnType<Query>): Promise<boolean> {
   const usable = sql`
     select from api_keys k
     where revoked_at is null and (expires_at is null or expires_at > now())
       and (select deleted_at is null from users where users.id = k.user_id)`
-  const [row] = await sql`
-    select exists (${usable}) and not exists (${usable} and hash_secret_id in ${sql(secretIds)}) as found`
+  const [row] = await sql`select exists (${usable}) and not exists (${usable} and ${fits}) as found`
   return row!.found
 }
 

@@ -8,10 +8,12 @@ export interface OpenOptions {
   /** A command may create the embedded database; most only make sense on one that exists. */
   createsDatabase?: boolean
   /**
-   * The command mints keys, as `serve` may too: refused under a HASH_SECRET that fits none of the
-   * existing keys.
+   * The command mints keys or finds them by their hash, as `serve` does: refused under a HASH_SECRET
+   * that fits none of the existing keys.
    */
-  mintsKeys?: boolean
+  needsHashSecret?: boolean
+  /** The command finds keys by KEY_PREFIX: refused if none of the existing keys begins with it. */
+  needsKeyPrefix?: boolean
   /** The command only reads in Postgres: it connects to no Redis, and must change no key. */
   onlyReads?: boolean
   onProgress?: (line: string) => void

@@ -1,9 +1,11 @@
 // A HASH_SECRET under which none of the existing keys was made: refused before it makes every key unknown.
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { keyHasher } from '../../src/rules/key-hasher.ts'
 import { hashSecret, makeCaller, startInstance } from '../instance.ts'
 import { openDatabase, useServices } from '../services/index.ts'
-import { type Ended, type Env, externalEnv, openCommandLine, runLatchkey } from './latchkey.ts'
+import { aFolder, type Ended, type Env, externalEnv, openCommandLine, runLatchkey } from './latchkey.ts'
 
 const wrong = 'not the secret of these keys, though long enough'
 const wrongToo = 'nor is this one, though it is just as long'
@@ -47,6 +49,25 @@ t.test('under a wrong secret the service does not start and the command line min
   t.strictSame({ ...made }, { keys: 1, revoked: 0 })
   const { code } = await run({ HASH_SECRET: wrong }, 'keys', 'list', '--user', caller.userId)
   t.equal(code, 0, 'a command that makes no key does not need the secret')
+})
+
+t.test('where no key can be found, a scan and a look-up are refused instead of finding none', async (t) => {
+  const { caller, sql, run, expectRefused } = await begin(t)
+  const leaky = join(await aFolder(t), '.env')
+  await writeFile(leaky, caller.token)
+  const wrongSecret = { HASH_SECRET: wrong }
+  expectRefused(await run(wrongSecret, 'keys', 'scan', leaky))
+  const { code, stdout, stderr } = await run(wrongSecret, 'lookup', caller.token)
+  expectRefused({ code, stdout, stderr: stderr.replace(/^.*shell.*\n/, ''), signal: null })
+  t.equal((await run(wrongSecret, 'lookup', caller.id)).code, 0, 'an id needs no secret')
+
+  const asAcme = await run({ KEY_PREFIX: 'acme' }, 'keys', 'scan', leaky)
+  t.strictSame([asAcme.code, asAcme.stdout], [1, ''])
+  t.match(asAcme.stderr, /^latchkey: none of the usable keys [^\n]* begins with KEY_PREFIX: [^\n]+\n$/)
+
+  await sql`update api_keys set revoked_at = now()`
+  for (const wrongly of [wrongSecret, { KEY_PREFIX: 'acme' }])
+    t.match(await run(wrongly, 'keys', 'scan', leaky), { code: 0, stdout: /^no key of this service\n/ })
 })
 
 t.test('under a new secret that is accepted it starts, and the old keys are unknown', async (t) => {
