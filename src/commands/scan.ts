@@ -3,11 +3,13 @@
  * --revoke.
  */
 import { type FileHandle, open } from 'node:fs/promises'
+import { addAbortSignal } from 'node:stream'
 import type { ScanResult } from '../../schemas/scan.ts'
 import { collectLeaks, type Leaks } from '../ops/admin/leaked-keys.ts'
 import { tokenScanner } from '../rules/token-scanner.ts'
 import type { Stores } from '../wiring/stores.ts'
 import { actor, command, table, withStores } from './command.ts'
+import { untilStopped } from './follow.ts'
 import { revoke } from './options.ts'
 
 interface ScannedFile extends ScanResult {
@@ -28,12 +30,13 @@ export const scan = command<{ revoke?: true }>('scan <file...>', {
     const faults = new Set<string>()
     const scanAll = async (stores: Stores) => {
       const files: ScannedFile[] = []
+      const stopped = untilStopped()
       for (const file of args) {
-        const leaks = collectLeaks(stores, by)
+        const leaks = collectLeaks(stores, by, { stopped })
         // What has been revoked so far must be reported, whatever happens next.
-        const error = await scanFile(stores, file, leaks).then(
+        const error = await scanFile(stores, file, leaks, stopped).then(
           () => null,
-          ({ message }: Error) => message,
+          ({ message }: Error) => (stopped.aborted ? 'the scan was stopped before its end' : message),
         )
         for (const fault of [error, ...leaks.faults.map(({ message }) => message)])
           if (fault !== null) faults.add(fault)
@@ -54,18 +57,21 @@ export const scan = command<{ revoke?: true }>('scan <file...>', {
 
 const isActive = ({ state }: ScanResult['keys'][0]) => state === 'active'
 
-async function scanFile(stores: Stores, file: string, leaks: Leaks) {
+async function scanFile(stores: Stores, file: string, leaks: Leaks, stopped: AbortSignal) {
   const scanChunk = tokenScanner(stores.tokenFormat)
   // In either byte order.
   const startInUtf16 = Buffer.from(`${stores.tokenFormat.prefix}_`, 'utf16le').subarray(0, -1)
-  const chunks = file === '-' ? process.stdin : chunksOf(file)
+  const chunks = file === '-' ? addAbortSignal(stopped, process.stdin) : chunksOf(file)
   let isFirst = true
   for await (const chunk of chunks) {
+    stopped.throwIfAborted()
     if ((isFirst && hasUtf16Mark(chunk)) || chunk.includes(startInUtf16))
       throw new Error(`${file}: cannot be read as text: it is UTF-16; convert it to UTF-8 first`)
     isFirst = false
     await leaks.add(scanChunk(chunk))
   }
+  // Ctrl-C also ends what is writing into our pipe.
+  stopped.throwIfAborted()
 }
 
 /** The byte order mark, which Windows writes. */

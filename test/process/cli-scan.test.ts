@@ -9,6 +9,7 @@ import { tokenFormat } from '../../src/rules/token.ts'
 import { openDatabase, useServices } from '../services/index.ts'
 import { builtCli } from './built.ts'
 import { aFolder, externalEnv, openCommandLine, runLatchkey } from './latchkey.ts'
+import { until } from './until.ts'
 
 const env = externalEnv(await useServices(t))
 const { run, answerOf } = await openCommandLine(t, env)
@@ -96,6 +97,29 @@ t.test('while Redis is down, it says once that it waits, however many keys it re
   const down = { ...env, REDIS_URL: 'redis://127.0.0.1:1', KEY_CACHE_SECONDS: '2', OUTAGE_CACHE_SECONDS: '0' }
   const { code, stderr } = await runLatchkey(t, down, 'keys', 'scan', '--revoke', file)
   t.strictSame([code, stderr], [0, 'The change is stored. Waiting until every instance sees it\n'])
+})
+
+t.test('one that is stopped shows what it has revoked, and that there was more to read', async (t) => {
+  const sql = openDatabase(t, env.DATABASE_URL!)
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    const { id, plain_key } = await keyOf()
+    const words = ['keys', 'scan', '--revoke', '-', 'not reached', '--json']
+    const child = spawn(process.execPath, [await builtCli(), ...words], { env })
+    child.stdin.on('error', () => {}).write(`${plain_key}\n`)
+    const ended = Promise.all([once(child, 'close'), text(child.stdout), text(child.stderr)])
+    await until(
+      'the key is revoked',
+      async () => (await sql`select from api_keys where id = ${id} and revoked_at is not null`).length > 0,
+    )
+    child.kill(signal)
+    const [how, stdout, stderr] = await ended
+    const error = 'the scan was stopped before its end'
+    t.strictSame([how, stderr], [[1, null], `latchkey: ${error}\n`])
+    t.match(JSON.parse(stdout || '[]'), [
+      { file: '-', error, keys: [{ id, state: 'revoked', revoked: true }] },
+      { file: 'not reached', error, keys: [] },
+    ])
+  }
 })
 
 t.test('a slow reader gets the whole of a long answer, even of a command that fails', async (t) => {

@@ -6,7 +6,7 @@ const main = process.argv[2]
 const answer = process.stdout.write.bind(process.stdout)
 let runs = 0
 // Each run adds one.
-for (const stream of [process.stdout, process.stderr]) stream.setMaxListeners(0)
+for (const emitter of [process, process.stdout, process.stderr]) emitter.setMaxListeners(0)
 
 for await (const line of createInterface({ input: process.stdin }))
   answer(`${JSON.stringify(await run(JSON.parse(line)))}\n`)

@@ -42,7 +42,7 @@ export const githubScanRoute: FastifyPluginAsyncTypebox<LeakedKeysOptions> = asy
       const placeIn = new Map<string, Place | undefined>()
       for (const { tokens, ...match } of matches)
         for (const token of tokens) if (!placeIn.has(token)) placeIn.set(token, placeOf(match))
-      const leaks = collectLeaks(options, actor, (token) => placeIn.get(token))
+      const leaks = collectLeaks(options, actor, { detailsOf: (token) => placeIn.get(token) })
       const known = await leaks.add([...placeIn.keys()])
       if (leaks.faults.length > 0) throw leaks.faults[0]
       return matches.map(({ token, type, tokens }) => ({

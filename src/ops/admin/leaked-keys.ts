@@ -25,8 +25,12 @@ export interface Leaks {
   result(): ScanResult
 }
 
-/** What the audit log should say about where a token was found. */
-type DetailsOf = (token: string) => Record<string, string> | undefined
+interface CollectOptions {
+  /** What the audit log should say about where a token was found. */
+  detailsOf?: (token: string) => Record<string, string> | undefined
+  /** Once aborted, `add` begins nothing more and rejects. */
+  stopped?: AbortSignal
+}
 
 /** Tokens in one statement. */
 const lookUpMax = 500
@@ -44,7 +48,7 @@ const unknownMax = 100_000
 export function collectLeaks(
   { keys, hasher, tokenFormat }: LeakedKeysOptions,
   by: Actor | null,
-  detailsOf: DetailsOf = () => undefined,
+  { detailsOf = () => undefined, stopped }: CollectOptions = {},
 ): Leaks {
   const leaked = new Map<string, LeakedKey>()
   const unknownHashes = new Set<string>()
@@ -54,6 +58,7 @@ export function collectLeaks(
   async function add(tokens: string[]) {
     const known = new Set<string>()
     for (let i = 0; i < tokens.length; i += lookUpMax) {
+      stopped?.throwIfAborted()
       const some = tokens.slice(i, i + lookUpMax)
       const found = await lookUp(some)
       for (const { token } of found) known.add(token)
@@ -84,6 +89,7 @@ export function collectLeaks(
   async function settleAll(found: { key: KeyCredential; token: string }[]) {
     const fresh = found.filter(({ key }) => !leaked.has(key.id))
     for (let i = 0; i < fresh.length; i += revocationsAtOnce) {
+      stopped?.throwIfAborted()
       const some = fresh.slice(i, i + revocationsAtOnce)
       await Promise.all(some.map(({ key, token }) => settle(key, token)))
     }
