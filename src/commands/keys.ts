@@ -60,33 +60,34 @@ interface Settings {
   expiresAt?: number | false
 }
 
-const create = command<Settings & { user: string; name: string }>('create', {
+const create = command<Settings & { user: string; name: string; json?: true }>('create', {
   summary: 'create a key and print it, once',
   example: 'keys create --user usr_0mwpeo45t00000l0hjaqcx0kw6 --name ci --rate-limit-rpm 600',
   requires: [user, name],
   options: [rateLimitRpm, expiresAt],
-  async run({ config, options: { user: userId, name, ...settings } }) {
+  async run({ config, options }) {
+    const { user: userId, name, rateLimitRpm = config.defaultRateLimitRpm, expiresAt } = options
     checkLabel('--name', name, config)
-    const { rateLimitRpm = config.defaultRateLimitRpm, expiresAt } = settings
     checkRateLimit(rateLimitRpm, config)
     const wanted = { userId, name, rateLimitRpm, expiresAt: expiresAt || null }
-    const { token, created } = await withStores(
+    const created = await withStores(
       config,
       async ({ keys, mintKey }) => {
         const { token, key } = mintKey(wanted)
-        return { token, created: await keys.create(key, actor()) }
+        const created = await keys.create(key, actor())
+        // Before the connections are closed: Ctrl-C would lose the key.
+        if (created.ok) print(showOnce(created.key, token), options)
+        return created
       },
       { needsHashSecret: true },
     )
-    if (!created.ok) {
-      if (created.reason === 'expires_in_past') throw expiresInPast(created)
-      throw new Error(
-        created.reason === 'limit_reached'
-          ? `user ${userId} already has ${config.maxKeysPerUser} usable keys (MAX_KEYS_PER_USER)`
-          : `there is no user ${userId}, or it is deleted`,
-      )
-    }
-    return showOnce(created.key, token)
+    if (created.ok) return undefined
+    if (created.reason === 'expires_in_past') throw expiresInPast(created)
+    throw new Error(
+      created.reason === 'limit_reached'
+        ? `user ${userId} already has ${config.maxKeysPerUser} usable keys (MAX_KEYS_PER_USER)`
+        : `there is no user ${userId}, or it is deleted`,
+    )
   },
 })
 

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { open, writeFile } from 'node:fs/promises'
+import { type AddressInfo, connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
@@ -188,6 +189,37 @@ t.test('a reader that has gone may have seen enough, but not of a new key', asyn
   t.match(await unread('keys', 'create', '--user', id, '--name', 'x'), { code: 1, stderr: lost })
   const [key] = JSON.parse((await runLatchkey(t, env, 'keys', 'list', '--user', id, '--json')).stdout)
   t.match(await unread('keys', 'rotate', key.id, '--expires-in', '600', '--json'), { code: 1, stderr: lost })
+})
+
+t.test('a new key is shown before the connections are closed, however that ends', async (t) => {
+  const { databaseUrl, redisUrl } = await useServices(t)
+  const env = externalEnv({ databaseUrl, redisUrl })
+  const { id } = JSON.parse((await runLatchkey(t, env, 'users', 'create', '--name', 'x', '--json')).stdout)
+  const { hostname, port } = new URL(databaseUrl)
+  const closing = new AbortController()
+  // Never passes on that the server has closed a connection, so that a close takes a second.
+  const relay = createServer({ allowHalfOpen: true }, (client) => {
+    const server = connect(Number(port), hostname)
+    client.pipe(server).pipe(client, { end: false })
+    client.on('data', (bytes) => {
+      if (bytes.includes('create_key')) client.once('end', () => closing.abort())
+    })
+    for (const socket of [client, server]) {
+      socket.on('error', () => {})
+      t.teardown(() => socket.destroy())
+    }
+  }).listen(0, '127.0.0.1')
+  await once(relay, 'listening')
+  t.teardown(() => relay.close())
+  const url = new URL(databaseUrl)
+  url.host = `127.0.0.1:${(relay.address() as AddressInfo).port}`
+
+  const words = ['keys', 'create', '--user', id, '--name', 'x']
+  const creating = await spawnLatchkey(t, { ...env, DATABASE_URL: url.href }, ...words)
+  closing.signal.addEventListener('abort', () => creating.kill('SIGINT'))
+  const { signal, stdout } = await creating.ended
+  t.equal(signal, 'SIGINT')
+  t.match(stdout, /^apk_\S+ {2}x\nlk_\S+\n\(The key is shown only this once\.\)\n$/)
 })
 
 t.test('a rotation shows the new key before the wait for every instance, however that ends', async (t) => {
