@@ -41,11 +41,11 @@ async function connect(pool: Pool): Promise<void> {
   }
 }
 
-/** What a command connects at its start. Its other pools connect when they are first used. */
 /** Their batches wait before they ask for a connection, which is measured there (src/process/guarding.ts). */
 const batched: Purpose[] = ['lookups', 'audit']
-const commandPurposes: Purpose[] = ['management']
-const servicePurposes: Purpose[] = [...commandPurposes, 'lookups', 'audit', 'background', 'instances']
+/** What a command connects at its start. Its other pools connect when they are first used. */
+const commandPurposes: Purpose[] = ['operator']
+const servicePurposes: Purpose[] = ['management', 'lookups', 'audit', 'background', 'instances']
 
 /**
  * Rejects if the pools that will surely be used cannot connect, for example because a pooler refuses

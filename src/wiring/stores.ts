@@ -96,12 +96,12 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
       onPublished: options.onPublished,
     })
     // The admin API answers in the time of a request; at the command line, a person waits.
-    const management = isCommand ? pools.operator : pools.management
-    const usage = createUsageStore(pools)
+    const patientPools = isCommand ? { ...pools, management: pools.operator } : pools
+    const usage = createUsageStore(patientPools)
     return {
-      keys: createKeyStore(pools, { keysPerUserMax: config.maxKeysPerUser, publish }),
-      users: createUserStore({ management, operator: pools.operator }, publish),
-      audit: createAuditLog({ audit: pools.audit, management }),
+      keys: createKeyStore(patientPools, { keysPerUserMax: config.maxKeysPerUser, publish }),
+      users: createUserStore(patientPools, publish),
+      audit: createAuditLog(patientPools),
       usage,
       usageHistory: createUsageHistory({ usage, counter }),
       instances,

@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { tokenFormat } from '../../src/rules/token.ts'
+import { poolBounds } from '../../src/wiring/pools.ts'
 import { openDatabase, useServices } from '../services/index.ts'
 import { builtCli } from './built.ts'
 import { aFolder, type Ended, externalEnv, openCommandLine, runLatchkey, spawnLatchkey } from './latchkey.ts'
@@ -189,6 +190,32 @@ t.test('a reader that has gone may have seen enough, but not of a new key', asyn
   t.match(await unread('keys', 'create', '--user', id, '--name', 'x'), { code: 1, stderr: lost })
   const [key] = JSON.parse((await runLatchkey(t, env, 'keys', 'list', '--user', id, '--json')).stdout)
   t.match(await unread('keys', 'rotate', key.id, '--expires-in', '600', '--json'), { code: 1, stderr: lost })
+})
+
+t.test('a command waits longer for Postgres than a request may', async (t) => {
+  const { databaseUrl, redisUrl } = await useServices(t)
+  const env = externalEnv({ databaseUrl, redisUrl })
+  const { run } = await openCommandLine(t, env)
+  const { id: userId } = JSON.parse((await run('users', 'create', '--name', 'x', '--json')).stdout)
+  const made = await run('keys', 'create', '--user', userId, '--name', 'x', '--json')
+  const { id } = JSON.parse(made.stdout)
+  const sql = openDatabase(t, databaseUrl, 2)
+  const updating = await sql.begin(async (holder) => {
+    await holder`select from api_keys where id = ${id} for update`
+    const updating = await spawnLatchkey(t, env, 'keys', 'update', id, '--name', 'y')
+    let hasEnded = false
+    void updating.ended.then(() => {
+      hasEnded = true
+    })
+    await until('it has waited for so long, or given up', async () => {
+      const late = await sql`
+        select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
+          and clock_timestamp() - query_start > make_interval(secs => ${poolBounds.management.timeoutMs / 1000})`
+      return hasEnded || late.length > 0
+    })
+    return updating
+  })
+  t.match(await updating.ended, { code: 0, stderr: '' })
 })
 
 t.test('a new key is shown before the connections are closed, however that ends', async (t) => {

@@ -129,10 +129,10 @@ t.test('a grant that is missing is a 503, and the log and the command line say w
   const { runWith } = await openCommandLine(t)
   await execute(owner, ['revoke insert on api_keys from latchkey_service'])
   t.equal((await instance.ask('POST', '/v1/keys', { token, json: { name: 'a' } })).status, 503)
-  const reason = `Postgres (management): ${missing} api_keys; ${advice}`
-  t.ok(instance.log.some((line) => line.reason === reason))
+  const reason = (pool: string) => `Postgres (${pool}): ${missing} api_keys; ${advice}`
+  t.ok(instance.log.some((line) => line.reason === reason('management')))
   const { stderr } = await runWith(as, 'keys', 'create', '--user', userId, '--name', 'a')
-  t.equal(stderr, `latchkey: ${reason}\n`)
+  t.equal(stderr, `latchkey: ${reason('operator')}\n`)
   await execute(owner, [...grants, 'revoke select on schema_version from latchkey_service'])
   const start = await runLatchkey(t, as, 'serve')
   const fault = `latchkey: the Postgres of DATABASE_URL: ${missing} schema_version; ${advice}\n`
