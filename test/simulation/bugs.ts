@@ -22,6 +22,11 @@ const decide = of(
   ['a confirmed copy never grows old', 'ageMs < trust.cacheTtlMs)\n', 'true)\n'],
   ['an old copy is used despite a fence', 'key.readAtMs < fromMs', 'false'],
   ['an old copy is used without a report', 'monoMs >= untilMs', 'false'],
+  [
+    'no copy is used while Postgres is down',
+    "'refresh_ahead' : 'read_or_go_on'",
+    "'read_first' : 'read_first'",
+  ],
   ['a copy outlives its key', 'monoMs < key.expiresAtMonoMs &&\n        key.readAtMs', 'key.readAtMs'],
   ['a copy outlives a change of server', 'key.readAtMs >= trust.invalidBeforeMs', 'true'],
 )

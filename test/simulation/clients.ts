@@ -13,6 +13,8 @@ export interface Clients {
   /** Requests and changes that wait for their answer. */
   waiting(): number
   request(instance: number, key: number, then?: (status: number) => void): void
+  /** The same, when a 503 would be wrong if the instance has a copy. */
+  mustPass(instance: number, key: number): void
   change(instance: number, key: number, what: Change, then?: (answered: boolean) => void): void
   /** Nobody waits for this one any more. */
   killed(instance: Instance): void
@@ -36,6 +38,8 @@ export function createClients(fleet: Fleet): Clients {
   const answered = tokens.map(() => 1)
   const open = new Map<string, { instance: Instance; dueMs: number }>()
   const admitted = new Map<string, number>()
+  /** Which instances have used which key. */
+  const hasCopy = new Set<string>()
   const sent = { requests: 0, changes: 0 }
 
   function add(instance: Instance, id: string, ms: number) {
@@ -93,7 +97,10 @@ export function createClients(fleet: Fleet): Clients {
           if (!open.delete(requestId)) fail(`${requestId} was answered twice`)
           trace?.(`i${i} → ${requestId} ${status}${version ? ` by version ${version}` : ''}`)
           check(decided, key, instance, { ...began, isExcused: began.isExcused || mayMissChanges(instance) })
-          if (status === 200) admit(instance, key, resetAtS)
+          if (status === 200) {
+            admit(instance, key, resetAtS)
+            hasCopy.add(`${i}:${key}`)
+          }
           then?.(status)
         },
         (error: Error) => fail(`${requestId}: ${error.stack}`),
@@ -159,6 +166,11 @@ export function createClients(fleet: Fleet): Clients {
     sent,
     waiting: () => open.size,
     request,
+    mustPass: (i, key) =>
+      request(i, key, (status) => {
+        if (status === 503 && hasCopy.has(`${i}:${key}`))
+          fail(`i${i} answers 503 for key ${key}, though it has a copy to go on with`)
+      }),
     change,
     stop,
     killed(killed) {

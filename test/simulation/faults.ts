@@ -44,7 +44,8 @@ export function createFaults(fleet: Fleet, clients: Clients): (action: Action) =
 
   const acts: Acts = {
     request(action) {
-      for (let n = 0; n < action.times; n++) clients.request(action.instance, action.key)
+      const send = action.passes ? clients.mustPass : clients.request
+      for (let n = 0; n < action.times; n++) send(action.instance, action.key)
     },
     change: (action) => clients.change(action.instance, action.key, action.change),
     pause(action) {

@@ -37,7 +37,7 @@ export function startSimulating(): void {
 
 /** Starts the instances. `lines` takes a readable trace. */
 export function createFleet(
-  { seed, cacheTtlMs, outageTtlMs, silentMaxMs }: Schedule,
+  { seed, cacheTtlMs, outageTtlMs, silentMaxMs, clocksAgree }: Schedule,
   lines?: string[],
 ): Fleet {
   const own = createTime()
@@ -53,7 +53,8 @@ export function createFleet(
   }
   uncaught = (error) => fail(`uncaught: ${error.stack}`)
   // A machine has the same rate after a restart. That of Redis may be as wrong as one of theirs.
-  const rates = Array.from({ length: instanceCount }, () => chance.between(1 - rateOffMax, 1 + rateOffMax))
+  const offMax = clocksAgree ? 0 : rateOffMax
+  const rates = Array.from({ length: instanceCount }, () => chance.between(1 - offMax, 1 + offMax))
   const redisRate = chance.oneOf(rates)
   const redisMicrosAt = (nowMs: number) => microsAt(nowMs * redisRate)
   const redis = { master: createServer(() => redisMicrosAt(own.nowMs)) }

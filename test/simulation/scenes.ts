@@ -9,6 +9,8 @@ export interface Scene {
   cacheTtlMs: number
   outageTtlMs: number
   silentMaxMs?: number
+  /** Nothing else happens beside it, and all clocks are right. */
+  clocksAgree?: boolean
   actions: Action[]
 }
 
@@ -164,9 +166,9 @@ function slowWrite(cast: Cast): Scene {
 /** `b` asks what has changed just before the change, gets the reply after it, and cannot ask again. */
 function slowReport({ chance, a, b, c }: Cast): Scene {
   // An instance asks at its start and a second later.
-  const repliedMs = 1000 + 2 * 450
-  const atMs = repliedMs - chance.between(420, 450)
-  const cacheTtlMs = chance.oneOf([400, 1500])
+  const delayMs = 490
+  const atMs = 1000 + chance.between(300, 490)
+  const cacheTtlMs = 1500
   const cast = { chance, atMs, a, b, c }
   return {
     cacheTtlMs,
@@ -174,9 +176,9 @@ function slowReport({ chance, a, b, c }: Cast): Scene {
     actions: [
       redisLost(cast),
       request(chance.between(50, 800), b),
-      { at: 900, do: 'delay', instance: b, server: 'reports', for: 1100, ms: 450 },
+      { at: 900, do: 'delay', instance: b, server: 'reports', for: 1100, ms: delayMs },
       change(cast),
-      { at: repliedMs + chance.between(20, 80), do: 'refuse', instance: b, server: 'reports', for: longMs },
+      { at: 1000 + 2 * delayMs, do: 'refuse', instance: b, server: 'reports', for: longMs },
       ...several(chance, 5, () => request(atMs + cacheTtlMs * 1.04 + chance.between(250, 350), b)),
     ],
   }
@@ -196,6 +198,33 @@ function readWhileAsking({ chance, a, b, c }: Cast): Scene {
       request(atMs - chance.between(5, 40), b),
       change(cast),
       ...several(chance, 3, () => request(atMs + cacheTtlMs * 1.04 + chance.between(260, 3000), b)),
+    ],
+  }
+}
+
+/** Postgres is gone, and `b` goes on with the copy that it has, for as long as it may. */
+function outage({ chance, b }: Cast): Scene {
+  const outageTtlMs = chance.oneOf([2500, 10_000])
+  const atMs = 2500 + chance.between(0, 500)
+  const during = (): Action => ({
+    ...{ at: atMs + chance.between(5, outageTtlMs * 0.98 - 1100), do: 'request' },
+    ...{ instance: b, key: 0, times: 1, passes: true },
+  })
+  return {
+    cacheTtlMs: chance.oneOf([0, 400, 1500]),
+    outageTtlMs,
+    clocksAgree: true,
+    actions: [
+      // After its second report, and long enough ago that Redis confirms it.
+      request(atMs - chance.between(500, 600), b),
+      {
+        at: atMs,
+        do: chance.oneOf(['refuse', 'hold'] as const),
+        instance: b,
+        server: 'postgres',
+        for: longMs,
+      },
+      ...several(chance, 4, during),
     ],
   }
 }
@@ -407,6 +436,7 @@ export const scenes: ((cast: Cast) => Scene)[] = [
     slowReport,
     readWhileAsking,
     unrecorded,
+    outage,
     lateReport,
     repeated,
     crossed,

@@ -16,9 +16,9 @@ export type Change = 'limit' | 'expire' | 'revoke' | 'delete owner'
 /** What a Redis answers that cannot count. */
 export type Refusal = 'OOM' | 'READONLY' | 'LOADING'
 
-/** `at`: milliseconds from the start; `for`: how long it lasts. */
+/** `at`: milliseconds from the start; `for`: how long it lasts; `passes`: a 503 would be wrong. */
 export type Action = { at: number } & (
-  | { do: 'request'; instance: number; key: number; times: number }
+  | { do: 'request'; instance: number; key: number; times: number; passes?: boolean }
   | { do: 'change'; instance: number; key: number; change: Change }
   | { do: 'pause' | 'suspend' | 'kill' | 'stop'; instance: number; for: number }
   | { do: 'jump clock'; of: number | 'redis'; by: number }
@@ -45,6 +45,8 @@ export interface Schedule {
   outageTtlMs: number
   /** An instance that was silent for longer is not told what has changed. */
   silentMaxMs: number
+  /** All clocks are right. */
+  clocksAgree?: boolean
   actions: Action[]
 }
 
@@ -155,6 +157,8 @@ function aimed(chance: Chance): Scene {
   const atMs = chance.between(1200, 3000)
   const scene = chance.oneOf(scenes)({ chance, atMs, a: a!, b: b!, c: c! })
   const { actions } = scene
+  // What must pass could not with another fault.
+  if (scene.clocksAgree) return scene
   const near = () => Math.max(0, atMs + chance.between(-1, 1) ** 3 * 3000)
   // No standby that is behind: beside a lost Redis that is one fault too many.
   const fault = chance.oneOf([...ofInstances, ...ofPostgres])
