@@ -36,6 +36,7 @@ t.test('the documented roles and grants can be made once the owner has migrated'
   await execute(server.url, makeRoles)
   // As before Postgres 15, where every role may create tables here.
   await execute(urlOf('postgres'), ['revoke create on schema public from public'])
+  await execute(owner, ['alter default privileges revoke execute on functions from public'])
 
   const { runWith } = await openCommandLine(t)
   const as = (databaseUrl: string) => externalEnv({ databaseUrl, redisUrl: null })
