@@ -8,6 +8,7 @@ import { compile } from '@fastify/proxy-addr'
 import { rateLimitMax } from '../schemas/bounds.ts'
 import { idKinds } from './rules/id.ts'
 import { parseRedisUrl, type RedisServers } from './rules/redis-url.ts'
+import { secretText } from './rules/secret-text.ts'
 
 export interface Config {
   host: string
@@ -188,14 +189,15 @@ function createReader(env: Env) {
     const text = given(name)
     const file = secrets.includes(name) ? given(`${name}_FILE`) : undefined
     if (file === undefined) return text
+    if (text !== undefined) {
+      faults.push(`${name} and ${name}_FILE must not both be set`)
+      return undefined
+    }
     const content = contentOf(file)
-    if (text === undefined && content) return content
-    faults.push(
-      text === undefined
-        ? `${name}_FILE must be the path of a file that can be read and is not empty`
-        : `${name} and ${name}_FILE must not both be set`,
-    )
-    return undefined
+    if (content === null) faults.push(`${name}_FILE must be a text in UTF-8, and is UTF-16 or binary data`)
+    else if (content === '')
+      faults.push(`${name}_FILE must be the path of a file that can be read and is not empty`)
+    return content || undefined
   }
 
   function read<T>(name: string, fallback: T, rule: string, parse: (text: string) => T | undefined): T {
@@ -222,12 +224,15 @@ export const workersMax = 128
 export const workersRule = `auto, or a whole number from 1 to ${workersMax}`
 export const parseWorkers = (text: string) => (text === 'auto' ? text : wholeNumber(text, 1, workersMax))
 
+/** Empty if the file cannot be read; null if it is not UTF-8. */
 function contentOf(file: string): string | null {
+  let content: Buffer
   try {
-    return readFileSync(file, 'utf8').trim()
+    content = readFileSync(file)
   } catch {
-    return null
+    return ''
   }
+  return secretText(content)
 }
 
 /** Undefined if the text is anything but such a number. */

@@ -1,18 +1,25 @@
 /** A secret in a file of its own, 0600: either there and whole, or not there. */
 import { closeSync, fsyncSync, linkSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
+import { secretText } from '../rules/secret-text.ts'
 import { codeOf } from './faults.ts'
 
 /** Null when there is no file. */
 export function readSecret(file: string): string | null {
-  const secret = read(file)
-  if (secret !== '') return secret
-  throw new Error(`${file} is empty: restore its content, or remove it if nothing was made with it yet`)
+  const content = read(file)
+  if (content === null) return null
+  const secret = secretText(content)
+  if (secret) return secret
+  throw new Error(
+    secret === null
+      ? `${file} is not a text in UTF-8, but UTF-16 or binary data: restore its content`
+      : `${file} is empty: restore its content, or remove it if nothing was made with it yet`,
+  )
 }
 
-function read(file: string): string | null {
+function read(file: string): Buffer | null {
   try {
-    return readFileSync(file, 'utf8').trim()
+    return readFileSync(file)
   } catch (cause) {
     if (codeOf(cause) === 'ENOENT') return null
     throw new Error(`cannot read ${file}: ${codeOf(cause)}`, { cause })

@@ -1,4 +1,5 @@
 // The configuration: each variable's default, the values it accepts, and a refusal that names it and never shows its value.
+import { writeFileSync } from 'node:fs'
 import fc from 'fast-check'
 import t from 'tap'
 import { type Config, ConfigError, readConfig } from '../../src/config.ts'
@@ -326,6 +327,18 @@ t.test('a secret may be in a file instead', async (t) => {
       t.notMatch(said, folder)
     }
   }
+  const notUtf8 = [
+    Buffer.from(`\ufeff${secret}\n`, 'utf16le'),
+    Buffer.from(secret, 'utf16le'),
+    Buffer.concat([Buffer.from(secret), Buffer.from([0xff])]),
+    Buffer.from(`${secret}\0`),
+  ]
+  for (const content of notUtf8) {
+    writeFileSync(`${folder}/secret`, content)
+    t.equal(fault(files), 'HASH_SECRET_FILE must be a text in UTF-8, and is UTF-16 or binary data')
+  }
+  writeFileSync(`${folder}/secret`, `\ufeff${secret}`)
+  t.match(readConfig(files), { hashSecret: secret })
   t.match(fault({ REDIS_URL_FILE: `${folder}/url` }), /^REDIS_URL must be/)
   t.equal(fault({ PORT_FILE: `${folder}/hunter2` }), null, 'only secrets')
 })

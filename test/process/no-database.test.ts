@@ -57,15 +57,23 @@ t.test('a DATA_DIR that only another user can read is reported as closed, not as
   }
 })
 
-t.test('an empty secret file is an error: a new secret could not be stored in it', async (t) => {
-  const folder = await aFolder(t)
-  const file = join(folder, 'hash-secret')
-  await writeFile(file, '\n')
-  await t.rejects(
-    readOrCreateHashSecret(folder, async () => false),
-    { message: `${file} is empty: restore its content` },
-  )
-})
+t.test(
+  'a secret file that is empty or not text is an error: a new secret could not be stored in it',
+  async (t) => {
+    const folder = await aFolder(t)
+    const file = join(folder, 'hash-secret')
+    await writeFile(file, '\n')
+    await t.rejects(
+      readOrCreateHashSecret(folder, async () => false),
+      { message: `${file} is empty: restore its content` },
+    )
+    await writeFile(file, 'restored by a redirection of PowerShell', 'utf16le')
+    await t.rejects(
+      readOrCreateHashSecret(folder, async () => false),
+      { message: `${file} is not a text in UTF-8, but UTF-16` },
+    )
+  },
+)
 
 t.test('migrate and users create make one, and the others find it', async (t) => {
   const env = await embeddedEnv(t)
