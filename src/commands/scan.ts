@@ -6,7 +6,7 @@ import { type FileHandle, open } from 'node:fs/promises'
 import { addAbortSignal } from 'node:stream'
 import type { ScanResult } from '../../schemas/scan.ts'
 import { collectLeaks, type Leaks } from '../ops/admin/leaked-keys.ts'
-import { tokenScanner } from '../rules/token-scanner.ts'
+import { tokenScanner, utf16Finder } from '../rules/token-scanner.ts'
 import type { Stores } from '../wiring/stores.ts'
 import { actor, command, table, withStores } from './command.ts'
 import { untilStopped } from './follow.ts'
@@ -59,23 +59,17 @@ const isActive = ({ state }: ScanResult['keys'][0]) => state === 'active'
 
 async function scanFile(stores: Stores, file: string, leaks: Leaks, stopped: AbortSignal) {
   const scanChunk = tokenScanner(stores.tokenFormat)
-  // In either byte order.
-  const startInUtf16 = Buffer.from(`${stores.tokenFormat.prefix}_`, 'utf16le').subarray(0, -1)
+  const isUtf16 = utf16Finder(stores.tokenFormat)
   const chunks = file === '-' ? addAbortSignal(stopped, process.stdin) : chunksOf(file)
-  let isFirst = true
   for await (const chunk of chunks) {
     stopped.throwIfAborted()
-    if ((isFirst && hasUtf16Mark(chunk)) || chunk.includes(startInUtf16))
+    if (isUtf16(chunk))
       throw new Error(`${file}: cannot be read as text: it is UTF-16; convert it to UTF-8 first`)
-    isFirst = false
     await leaks.add(scanChunk(chunk))
   }
   // Ctrl-C also ends what is writing into our pipe.
   stopped.throwIfAborted()
 }
-
-/** The byte order mark, which Windows writes. */
-const hasUtf16Mark = (chunk: Buffer) => ['fffe', 'feff'].includes(chunk.toString('hex', 0, 2))
 
 /** Reuses one buffer: collecting a new one for each chunk would take as long as the scan. */
 async function* chunksOf(file: string): AsyncGenerator<Buffer> {

@@ -46,3 +46,25 @@ export function tokenScanner({ prefix, tokenLength, isWellFormed }: TokenFormat)
     return to === end
   }
 }
+
+/**
+ * Returns a function that takes the chunks of one text in their order, and says whether it has turned
+ * out to be UTF-16: by its byte order mark, or by the start of a token.
+ */
+export function utf16Finder({ prefix }: TokenFormat) {
+  // In either byte order.
+  const start = Buffer.from(`${prefix}_`, 'utf16le').subarray(0, -1)
+  const restLength = start.length - 1
+  let rest: Buffer = Buffer.alloc(0)
+  let before = 0
+
+  return function isUtf16(chunk: Buffer): boolean {
+    const border = Buffer.concat([rest, chunk.subarray(0, restLength)])
+    // Windows writes the mark.
+    const hasMark = before < 2 && ['fffe', 'feff'].includes(border.toString('hex', 0, 2))
+    before += chunk.length
+    const end = chunk.length < restLength ? border : chunk
+    rest = Buffer.from(end.subarray(Math.max(0, end.length - restLength)))
+    return hasMark || border.includes(start) || chunk.includes(start)
+  }
+}

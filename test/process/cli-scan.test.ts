@@ -143,7 +143,9 @@ t.test('UTF-16 is not read as text', async (t) => {
   const withMark = Buffer.from(`\ufeff${plain_key}`, 'utf16le')
   const withoutMark = Buffer.from(`a log line\n${plain_key}`, 'utf16le')
   const swapped = [withMark, withoutMark].map((little) => Buffer.from(little).swap16())
-  for (const content of [withMark, withoutMark, ...swapped]) {
+  // However a power of two cuts it.
+  const acrossBorder = Buffer.from(`${' '.repeat(131_071)}${plain_key}`, 'utf16le')
+  for (const content of [withMark, withoutMark, ...swapped, acrossBorder]) {
     const file = join(folder, 'leaky.txt')
     await writeFile(file, content)
     const { code, stdout, stderr } = await runLatchkey(t, env, 'keys', 'scan', file)

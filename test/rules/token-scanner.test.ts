@@ -2,7 +2,7 @@
 import { randomInt } from 'node:crypto'
 import t from 'tap'
 import { tokenFormat } from '../../src/rules/token.ts'
-import { tokenScanner } from '../../src/rules/token-scanner.ts'
+import { tokenScanner, utf16Finder } from '../../src/rules/token-scanner.ts'
 
 const format = tokenFormat('lk')
 const { mint } = format
@@ -24,6 +24,20 @@ t.test('what only looks like a token is not found', async (t) => {
   const wrong = token.slice(0, -1) + (token.endsWith('0') ? '1' : '0')
   for (const text of ['', 'lk_', wrong, token.slice(0, -1), token.replace('lk_', 'sk_'), token.toLowerCase()])
     t.same(inOne(text), [], text)
+})
+
+t.test('UTF-16 is recognised wherever the text is cut', async (t) => {
+  const recognised = (text: Buffer, size: number) => {
+    const isUtf16 = utf16Finder(format)
+    const chunks = []
+    for (let at = 0; at < text.length; at += size) chunks.push(text.subarray(at, at + size))
+    return chunks.map((chunk) => isUtf16(chunk)).includes(true)
+  }
+  const texts = ['\ufeffno token', `a log line\n${mint()}`].map((text) => Buffer.from(text, 'utf16le'))
+  for (const text of [...texts, ...texts.map((little) => Buffer.from(little).swap16())])
+    for (const size of [1, 2, 3, 4, 5, 6, 7, 1000]) t.ok(recognised(text, size), `in chunks of ${size}`)
+  const inUtf8 = Buffer.concat([Buffer.from(mint()), Buffer.from([0xff, 0xfe]), Buffer.from(mint())])
+  for (const size of [1, 3, 41, 1000]) t.notOk(recognised(inUtf8, size), 'a mark inside is none')
 })
 
 t.test('no border of two chunks hides a token, or shows it twice', async (t) => {
