@@ -194,6 +194,8 @@ function readWhileAsking({ chance, a, b, c }: Cast): Scene {
     outageTtlMs: 0,
     actions: [
       redisLost(cast),
+      // Redis confirms the version.
+      request(chance.between(100, 400), c),
       { at: 900, do: 'delay', instance: b, server: 'reports', for: 200, ms: 450 },
       request(atMs - chance.between(5, 40), b),
       change(cast),
