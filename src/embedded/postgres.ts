@@ -55,11 +55,15 @@ export interface Options {
   mustExist?: boolean
   /** Lines for a person to read: during the first set-up, and while something is waited for. */
   onProgress?: (line: string) => void
+  /** Ends the wait for another owner of DATA_DIR. */
+  signal?: AbortSignal | undefined
 }
 
 const exitWatchMs = 250
 const endingSignals = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const
 const killedMsMax = 2_000
+/** A stop or a command usually takes less. */
+const announcedMs = 1_000
 // Longer than a first set-up or a recovery takes on a slow disk.
 const waitMsMax = 120_000
 
@@ -69,7 +73,7 @@ export async function openEmbeddedPostgres(options: Options): Promise<EmbeddedPo
   if (!existsSync(options.dataDir)) packageRoot()
   const dir = openDataDir(options.dataDir)
   try {
-    const others = await lockOrJoin(dir, options.role)
+    const others = await lockOrJoin(dir, options)
     return others ? connection(dir, others, async () => {}) : await own(dir, options)
   } catch (error) {
     throw fileFault(error, dir.path)
@@ -80,9 +84,14 @@ export async function openEmbeddedPostgres(options: Options): Promise<EmbeddedPo
  * Null once this process owns the lock. Beside a running service, a command gets the service's
  * Postgres instead.
  */
-async function lockOrJoin(dir: DataDir, role: Role): Promise<Postmaster | null> {
+async function lockOrJoin(
+  dir: DataDir,
+  { role, signal, onProgress = () => {} }: Options,
+): Promise<Postmaster | null> {
   const look = watchLock(dir.lock)
-  for (const startMs = performance.now(); !takeLock(dir.lock, role); await pause(lookAgainMs)) {
+  const again = () => pause(lookAgainMs, undefined, signal && { signal })
+  let announced = false
+  for (const startMs = performance.now(); !takeLock(dir.lock, role); await again()) {
     const owner = look()
     if (owner === null) continue
     const waitedMs = performance.now() - startMs
@@ -91,6 +100,12 @@ async function lockOrJoin(dir: DataDir, role: Role): Promise<Postmaster | null> 
       if (owner.isAlive && waitedMs > killedMsMax) refuseBeside(owner, dir, role)
       const postmaster = role === 'command' && !owner.isElsewhere ? findPostmaster(dir) : null
       if (postmaster && (await answers(postmaster))) return postmaster
+    }
+    if (waitedMs > announcedMs && !announced) {
+      onProgress(
+        `Waiting for another Latchkey (${whereabouts(owner)}) to end, which uses DATA_DIR ${dir.path}`,
+      )
+      announced = true
     }
     if (waitedMs > waitMsMax)
       throw new Error(

@@ -40,6 +40,7 @@ export async function openDatabase(config: Config, options: OpenOptions): Promis
     role: options.role,
     mustExist: options.role === 'command' && !options.createsDatabase,
     onProgress: options.onProgress ?? (() => {}),
+    signal: options.signal,
   })
   const close = () => embedded.stop()
   try {

@@ -20,7 +20,8 @@ import { basename, dirname, join } from 'node:path'
 import threads from 'node:worker_threads'
 import t from 'tap'
 import { fileFault, lastRelevantLine } from '../../src/embedded/faults.ts'
-import { watchLock } from '../../src/embedded/lock.ts'
+import { takeLock, watchLock } from '../../src/embedded/lock.ts'
+import { openEmbeddedPostgres } from '../../src/embedded/postgres.ts'
 import { isAlive } from '../../src/embedded/processes.ts'
 import { until } from '../process/until.ts'
 import {
@@ -252,6 +253,23 @@ for (const [who, roles] of [
     t.strictSame(order, ['stopping', ...roles.map(() => 'opened')])
   })
 }
+
+t.test('a service says that it waits for a command to end, and a signal ends the wait', async (t) => {
+  const dataDir = await usedDir(t)
+  // One of this very process.
+  t.ok(takeLock(lockOf(dataDir), 'command'))
+  t.teardown(() => rmSync(lockOf(dataDir), { force: true }))
+  const stopping = new AbortController()
+  let say = (_: string) => {}
+  const said = new Promise<string>((resolve) => (say = resolve))
+  const opening = openEmbeddedPostgres({
+    ...{ dataDir, role: 'serve', signal: stopping.signal, onProgress: say },
+  })
+  opening.catch(() => {})
+  t.match(await said, `Waiting for another Latchkey (process ${process.pid}) to end, which uses DATA_DIR`)
+  stopping.abort()
+  await t.rejects(opening, { name: 'AbortError' })
+})
 
 t.test('a wrong clock that is set right ends no wait for another command', async (t) => {
   const dataDir = await usedDir(t)
