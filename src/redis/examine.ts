@@ -42,7 +42,7 @@ export async function examineRedis(servers: RedisServers): Promise<Finding[]> {
     await settled(counter)
     const nodes = client instanceof Cluster ? client.nodes('master') : [client]
     const ready = nodes.filter(({ status }) => status === 'ready')
-    const found = counter.outages().length > 0 ? counter.outages() : await evalshaRefusals(ready)
+    const found = counter.outages().length > 0 ? counter.outages() : await refusals(client, ready)
     const outages = (await explained(found, servers)).map(outageFinding)
     const details = await Promise.all(ready.map((node) => examineServer(node, client instanceof Cluster)))
     if (outages.length > 0) return [...outages, ...details.flat().filter(({ state }) => state === 'wrong')]
@@ -71,11 +71,16 @@ async function settled(counter: Counter) {
 
 const unknownScript = '0'.repeat(40)
 
-/** The first call of a script on a connection is an EVAL: the counter has not tried EVALSHA. */
-async function evalshaRefusals(nodes: Redis[]): Promise<Outage[]> {
-  const tried = nodes.map((node) =>
-    withTimeout(node.evalsha(unknownScript, 0), patientTimeoutMs).then(() => null, outageOf),
-  )
+/**
+ * Of what the counter has not tried. The first call of a script on a connection is an EVAL, and only
+ * while a slot moves does a cluster demand ASKING.
+ */
+async function refusals(client: Redis | Cluster, nodes: Redis[]): Promise<Outage[]> {
+  const tries = nodes.flatMap((node) => [
+    node.evalsha(unknownScript, 0),
+    ...(client instanceof Cluster ? [node.asking()] : []),
+  ])
+  const tried = tries.map((one) => withTimeout(one, patientTimeoutMs).then(() => null, outageOf))
   return (await Promise.all(tried)).filter((outage): outage is Outage => outage?.cause === 'no_permission')
 }
 

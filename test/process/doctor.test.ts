@@ -9,6 +9,7 @@ import { migrate } from '../../src/postgres/migrate.ts'
 import { examineRedis, settings } from '../../src/redis/examine.ts'
 import { examine } from '../../src/wiring/examine.ts'
 import { makeCaller, startInstance } from '../instance.ts'
+import { clusterCommands } from '../redis/acl.ts'
 import {
   makeCertificates,
   openDatabase,
@@ -320,6 +321,20 @@ t.test('each master of a Redis Cluster is examined, also where REDIS_URL names o
     new Set(['Redis', ...where.flatMap((node) => kinds.map((kind) => kind + node))]),
     'each master is examined',
   )
+  const but = (lacking: string) => clusterCommands.filter((one) => one !== lacking)
+  for (const { port } of cluster.nodes) {
+    const admin = new Redis(port)
+    t.teardown(() => admin.disconnect())
+    await admin.call('ACL', 'SETUSER', 'service', 'on', 'nopass', '~rl:*', ...clusterCommands)
+    await admin.call('ACL', 'SETUSER', 'lacking', 'on', 'nopass', '~rl:*', ...but('+asking'))
+  }
+  const wrongAs = async (user: string) => {
+    const findings = await findingsAt(...cluster.urls.map((url) => url.replace('//', `//${user}:x@`)))
+    return findings.filter(({ state }) => state === 'wrong')
+  }
+  t.strictSame(await wrongAs('service'), [], 'the documented permissions are enough')
+  const lacksAsking = { about: 'Redis', found: /asking/i, advice: /"Permissions"/ }
+  t.match(await wrongAs('lacking'), [lacksAsking, lacksAsking], 'on each node')
   // A single server must write a probe, whose slot is on the first node.
   const lonely = /^is a node of a cluster, but REDIS_URL has only one URL$/
   t.match((await findingsAt(cluster.urls[0]!)).at(-1), { state: 'wrong', found: lonely })
