@@ -13,6 +13,7 @@ import {
   noUser,
   operator,
   print,
+  type Readers,
   table,
   withReaders,
   withStores,
@@ -36,10 +37,10 @@ const expiresInPast = ({ nowS }: ExpiresInPast) =>
   new Error(`--expires-at must be in the future; it is now ${Math.floor(nowS)}`)
 
 const head = ['id', 'prefix', 'state', 'rpm', 'created', 'last used', 'expires', 'owner', 'name']
-const row = (key: StoredKey) => [
+const row = (key: StoredKey, isOwnerDeleted = false) => [
   key.id,
   key.displayPrefix,
-  key.state,
+  key.state === 'active' && isOwnerDeleted ? 'owner_deleted' : key.state,
   String(key.rateLimitRpm),
   moment(key.createdAt),
   moment(key.lastUsedAt),
@@ -47,7 +48,18 @@ const row = (key: StoredKey) => [
   key.userId,
   key.name,
 ]
-const show = (key: StoredKey) => ({ json: adminKeyBody(key), lines: table(head, [row(key)]) })
+const show = (key: StoredKey, isOwnerDeleted?: boolean) => ({
+  json: adminKeyBody(key),
+  lines: table(head, [row(key, isOwnerDeleted)]),
+})
+
+/** The deleted ones among the owners of these keys. */
+async function deletedOwners(users: Readers['users'], keys: StoredKey[]): Promise<Set<string>> {
+  const deleted = new Set<string>()
+  for (const id of new Set(keys.map(({ userId }) => userId)))
+    if ((await users.get(id, operator()))?.deleted_at != null) deleted.add(id)
+  return deleted
+}
 
 const showOnce = (key: StoredKey, token: string) => ({
   json: { ...adminKeyBody(key), plain_key: token },
@@ -102,11 +114,15 @@ const list = command<{ user?: string; prefix?: string; status?: KeyState }>('lis
     const format = tokenFormat(config.tokenPrefix)
     if (prefix !== undefined && prefix.length !== format.displayPrefixLength)
       throw new Error(`--prefix needs the ${format.displayPrefixLength} characters of a prefix, as shown`)
-    const found = await withReaders(config, async ({ keys, users }) => {
+    const { found, deleted } = await withReaders(config, async ({ keys, users }) => {
       if (userId !== null && (await users.get(userId)) === null) throw noUser(userId)
-      return allPages((page) => keys.list(userId, { ...page, status, displayPrefix: prefix }, operator()))
+      const found = await allPages((page) =>
+        keys.list(userId, { ...page, status, displayPrefix: prefix }, operator()),
+      )
+      return { found, deleted: await deletedOwners(users, found) }
     })
-    return { json: found.map(adminKeyBody), lines: table(head, found.map(row)) }
+    const rows = found.map((key) => row(key, deleted.has(key.userId)))
+    return { json: found.map(adminKeyBody), lines: table(head, rows) }
   },
 })
 
@@ -114,9 +130,12 @@ const get = command('get <apk_…>', {
   summary: 'show a key',
   example: 'keys get apk_0mwper0pk00000mdrnk1c8vb2d',
   async run({ config, args: [id = ''] }) {
-    const key = await withReaders(config, ({ keys }) => keys.get(id, null, operator()))
-    if (key === null) throw noKey(id)
-    return show(key)
+    return withReaders(config, async ({ keys, users }) => {
+      const key = await keys.get(id, null, operator())
+      if (key === null) throw noKey(id)
+      const deleted = await deletedOwners(users, [key])
+      return show(key, deleted.has(key.userId))
+    })
   },
 })
 

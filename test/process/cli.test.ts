@@ -47,7 +47,7 @@ t.test('on given servers beside a running service', async (t) => {
   const services = await useServices(t)
   const env = externalEnv(services)
   const service = await serveLatchkey(t, env)
-  const { run } = await openCommandLine(t, env)
+  const { run, answerOf } = await openCommandLine(t, env)
 
   await t.test('--json is one JSON value', (t) => everyCommand(t, run, service.url))
 
@@ -98,6 +98,18 @@ t.test('on given servers beside a running service', async (t) => {
       )
     },
   )
+
+  await t.test('keys of a deleted user do not look active', async (t) => {
+    const user = await answerOf('users', 'create', '--name', 'left')
+    const { id, key_prefix } = await answerOf('keys', 'create', '--user', user.id, '--name', 'x')
+    await run('users', 'delete', user.id)
+    for (const words of [
+      ['get', id],
+      ['list', '--user', user.id],
+      ['list', '--prefix', key_prefix],
+    ])
+      t.match((await run('keys', ...words)).stdout, `${id}  ${key_prefix}  owner_deleted  `)
+  })
 
   await t.test('a list has all its pages, in one order', async (t) => {
     const sql = openDatabase(t, services.databaseUrl)
