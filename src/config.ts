@@ -105,7 +105,7 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
     databaseUrl: read<string | null>(
       'DATABASE_URL',
       null,
-      'a postgres:// URL, in which a literal % is written %25, and in a password / is %2F, # is %23 and ? is %3F',
+      'a postgres:// URL, in which a literal % is written %25, and in a password / is %2F, # is %23 and ? is %3F, and several hosts go into ?host=a,b',
       parsePostgresUrl,
     ),
     pgSsl: Object.fromEntries(

@@ -307,6 +307,11 @@ t.test('the default limit of a key is at most the highest', async (t) => {
   t.equal(fault(both), 'DEFAULT_RATE_LIMIT_RPM must be a whole number from 1 to 500')
 })
 
+t.test('several hosts in the URL itself are refused, and the message says where they go', async (t) => {
+  const several = { ...given, DATABASE_URL: 'postgres://u:p@h1:5432,h2:5432/db' }
+  t.match(fault(several), /^DATABASE_URL must be .*several hosts.*\?host=a,b/)
+})
+
 t.test('a secret may be in a file instead', async (t) => {
   const folder = t.testdir({ url: 'postgres://db/latchkey\n', secret: ` ${secret}\r\n`, empty: ' \n' })
   const files = { DATABASE_URL_FILE: `${folder}/url`, HASH_SECRET_FILE: `${folder}/secret` }
