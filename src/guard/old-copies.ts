@@ -24,6 +24,8 @@ export interface OldCopies {
   report(send: (fence: number) => Promise<number>): Promise<void>
   /** The latest fence has not been reported yet. */
   isBehind(): boolean
+  /** No copy is used until another report is acknowledged: the last one is older than it seems. */
+  startOver(): void
 }
 
 /** `outageTtlMs`: how long an instance may go on after its last report. */
@@ -39,11 +41,13 @@ export function createOldCopies(outageTtlMs: number): OldCopies {
   function startOver() {
     learned = null
     sent = null
+    countedUntilMs = 0
     allowed.untilMs = 0
   }
 
   return {
     allowed,
+    startOver,
     isBehind: () => learned !== sent,
     async report(send) {
       const sentAtMs = performance.now()

@@ -57,14 +57,17 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
   const metrics = createMetrics()
   // May be called while the stores are still opening: there is no gate yet, and no cached key.
   let invalidateCache = () => {}
+  let distrustClock = () => {}
   let createPartitions = () => {}
   const stores = await openStores(config, {
     ...options,
     onOutage(outage) {
-      if (outage !== null) return log.warn(outage, 'Redis is down: this instance counts locally')
-      log.info('counting in Redis again')
+      if (outage === null) return log.info('counting in Redis again')
+      metrics.redisOutage()
+      log.warn(outage, 'Redis is down: this instance counts locally')
     },
     onOtherServer: () => invalidateCache(),
+    onStandstill: () => distrustClock(),
     onBatch: (hits) => metrics.batch('counter', hits),
     onShed: metrics.shed,
     onRedisCall: metrics.redisCall,
@@ -77,8 +80,12 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
   const { counter } = stores
   const shared = { stores, metrics, log }
   const guard = createRequestGuard(config, shared, options.patience ?? 1)
-  const { gate, cache } = guard
+  const { gate, cache, oldCopies } = guard
   invalidateCache = gate.invalidateBefore
+  distrustClock = () => {
+    gate.invalidateBefore()
+    oldCopies.startOver()
+  }
   /** Without callers, only reports show that Postgres is down; and only they show that it takes no writes. */
   const postgresDown = () => gate.postgresDown || heartbeat.failing
   const postgres = (): PostgresState => (postgresDown() ? 'down' : 'ok')

@@ -23,10 +23,11 @@ export interface RedisCounterOptions {
   onOutage?: (outage: Outage | null) => void
   /**
    * Another server answers from now on, or the same one after an outage. It may have older data: a
-   * replica that was promoted, or a snapshot. Also called when copies may be older than they seem,
-   * because our monotonic clock has stood still.
+   * replica that was promoted, or a snapshot.
    */
   onOtherServer?: () => void
+  /** Our monotonic clock has stood still: copies are older than they seem. */
+  onStandstill?: () => void
   onBatch?: (hits: number, keys: number) => void
   /** How many seconds a call took until it was answered, failed or timed out. */
   onCall?: (call: 'count' | 'publish', seconds: number) => void
@@ -53,6 +54,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
     lastCounts = createMinuteCounts(),
     onOutage = () => {},
     onOtherServer = () => {},
+    onStandstill = () => {},
     onBatch,
     onCall,
     onScanned,
@@ -97,7 +99,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
         },
         onBatch,
         onCall: (seconds) => onCall?.('count', seconds),
-        onStandstill: onOtherServer,
+        onStandstill,
         now,
         answerTimeoutMs: answerTimeoutMs * patience,
       })

@@ -3,30 +3,30 @@
  * suspended, or that it is slow. Copies of keys are then older than they seem.
  *
  * How far Redis's clock is ahead of ours is known up to the delay of the reply: the shorter that is, the
- * higher the difference. So what counts is the highest difference lately.
+ * higher the difference. So the highest difference of a while ago counts.
  */
 
 /** More than the delay of a reply in time (with-timeout.ts), and less than a change waits beyond copies. */
 const standstillMinMs = 150
-/** A server's clock may be set back: what was seen before that long is forgotten. */
-const rememberedMs = 60_000
+/** No copy lives longer (config.ts), so what is missed in its life is at most twice the above. */
+const windowMs = 60_000
 
 /** Takes Redis's time, in Unix milliseconds, when the reply is there. Returns true at each standstill. */
 export function watchStandstill(): (nowMs: number) => boolean {
-  let highest = -Infinity
-  let highestBefore = -Infinity
-  let sinceMs = -Infinity
+  /** The highest of the last window; it does not follow each reply, or many short standstills would pass. */
+  let known: number | null = null
+  let highest = 0
+  let sinceMs = 0
 
   return (nowMs) => {
     const monoMs = performance.now()
     const aheadMs = nowMs - monoMs
-    const known = Math.max(highest, highestBefore)
-    const stoodStill = known !== -Infinity && aheadMs > known + standstillMinMs
-    if (stoodStill || monoMs - sinceMs > rememberedMs) {
-      highestBefore = highest
-      highest = aheadMs
-      sinceMs = monoMs
-    } else if (aheadMs > highest) highest = aheadMs
+    highest = Math.max(highest, aheadMs)
+    const stoodStill = known !== null && aheadMs > known + standstillMinMs
+    if (known !== null && !stoodStill && monoMs - sinceMs <= windowMs) return false
+    known = known === null || stoodStill ? aheadMs : highest
+    highest = aheadMs
+    sinceMs = monoMs
     return stoodStill
   }
 }

@@ -26,6 +26,7 @@ export interface OpenOptions {
   signal?: AbortSignal | undefined
   onOutage?: RedisCounterOptions['onOutage']
   onOtherServer?: RedisCounterOptions['onOtherServer']
+  onStandstill?: RedisCounterOptions['onStandstill']
   onBatch?: RedisCounterOptions['onBatch']
   /** A queue was full, and a request was answered 503. */
   onShed?: (queue: string) => void

@@ -47,6 +47,19 @@ t.test('each report extends the time to go on, from when it was sent', async (t)
   t.strictSame(copies.allowed, { fromMs: startedMs, untilMs: startedMs + 61_000 })
 })
 
+t.test('an instance whose clock has stood still starts over, whatever report is under way', async (t) => {
+  const { copies } = await open()
+  await copies.report(async () => {
+    copies.startOver()
+    return 5
+  })
+  t.match([copies.allowed.untilMs, copies.isBehind()], [0, true])
+  clock.tick(1000)
+  const sentMs = nowMs()
+  t.equal(await report(copies, 5), 5)
+  t.strictSame(copies.allowed, { fromMs: sentMs, untilMs: sentMs + 60_000 })
+})
+
 t.test('copies read before a new fence was first sent are out, even if no reply comes', async (t) => {
   const { copies, startedMs } = await open()
   await report(copies, 6)

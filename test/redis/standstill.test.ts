@@ -21,6 +21,9 @@ t.test('only what a late reply or a clock that is set back cannot explain is a s
   t.equal(reply(10, 5451), false, 'the one before was late')
   t.equal(reply(10, 5602), true)
 
+  t.equal(reply(10, 5700), false)
+  t.equal(reply(10, 5753), true, 'two short ones')
+
   t.equal(reply(10, 1000), false, 'the server has set its clock back')
   t.equal(reply(60_001, 1000), false)
   t.equal(reply(10, 1300), false, 'it may be right again')

@@ -174,6 +174,19 @@ const publication = [
   ),
 ]
 
+const standstill = [
+  ...of('src/redis/standstill.ts', [
+    'many short standstills go unnoticed',
+    'known + standstillMinMs',
+    '(known = Math.max(known, aheadMs - 149)) + standstillMinMs',
+  ]),
+  ...of('test/simulation/instance.ts', [
+    'after a standstill, old copies are used',
+    'oldCopies.startOver();',
+    '',
+  ]),
+]
+
 const scripts = of(
   'test/simulation/redis-server.ts',
   ['a key without a version is confirmed', 'return lease;', 'return 1;'],
@@ -236,6 +249,7 @@ export const bugs: Bug[] = [
   ...reports,
   ...oldCopies,
   ...publication,
+  ...standstill,
   ...scripts,
   ...counting,
   ...answers,

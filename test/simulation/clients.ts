@@ -13,7 +13,7 @@ export interface Clients {
   /** Requests and changes that wait for their answer. */
   waiting(): number
   request(instance: number, key: number, then?: (status: number) => void): void
-  /** The same, when a 503 would be wrong if the instance has a copy. */
+  /** A request that must not get a 503 if the instance has a copy. */
   mustPass(instance: number, key: number): void
   change(instance: number, key: number, what: Change, then?: (answered: boolean) => void): void
   /** Nobody waits for this one any more. */
@@ -27,15 +27,17 @@ export interface Clients {
 const requestMaxMs = 1000 + 100 + 1000 + 1200 + 500
 /**
  * An instance counts down to it by its own clock, from a read at most two seconds earlier. It notices when
- * this clock has stood still for longer than 150 ms.
+ * this clock stands still for longer than 150 ms, or several times.
  */
-const expiryOffByMs = ({ process: { stoodStillMs } }: Instance) => (stoodStillMs > 0 ? 250 : 100)
+const expiryOffByMs = ({ process: { stoodStillMs } }: Instance) => (stoodStillMs > 0 ? 400 : 100)
 /** A publication waits until no copy is trusted. */
 const changeMaxMs = (cacheTtlMs: number) => 1100 + elsewhereMs(cacheTtlMs) + 250 + 4000 + 1100 + 500
 
 export function createClients(fleet: Fleet): Clients {
   const { time, chance, trace, fail } = fleet
   const answered = tokens.map(() => 1)
+  /** When the change began that was answered last. */
+  const changedAtMs = tokens.map(() => 0)
   const open = new Map<string, { instance: Instance; dueMs: number }>()
   const admitted = new Map<string, number>()
   /** Which instances have used which key. */
@@ -70,8 +72,9 @@ export function createClients(fleet: Fleet): Clients {
       fail(`${requestId}: 401 for a usable key`)
   }
 
-  /** Two faults at once: Postgres has moved, and Redis no longer knows the version. */
-  const mayMissChanges = ({ reads }: Instance) => reads.role === 'read_only' && fleet.redisLostData
+  /** Two faults at once: Postgres has moved, and Redis no longer knows of the change. */
+  const mayMissChanges = ({ reads }: Instance, key: number) =>
+    reads.role === 'read_only' && fleet.redisLostAtMs >= changedAtMs[key]!
 
   /** In Redis or locally, an instance goes on from the last count that it saw. */
   function admit({ process }: Instance, key: number, resetAtS: number) {
@@ -87,7 +90,7 @@ export function createClients(fleet: Fleet): Clients {
     const { process } = instance
     if (process.killed || instance.stopping) return
     const requestId = `req_${sent.requests++}`
-    const began = { atMs: time.nowMs, version: answered[key]!, isExcused: mayMissChanges(instance) }
+    const began = { atMs: time.nowMs, version: answered[key]!, isExcused: mayMissChanges(instance, key) }
     trace?.(`i${i} ← ${requestId} with key ${key}`)
     add(instance, requestId, requestMaxMs)
     const send = () =>
@@ -96,7 +99,10 @@ export function createClients(fleet: Fleet): Clients {
           const { status, version, resetAtS } = decided
           if (!open.delete(requestId)) fail(`${requestId} was answered twice`)
           trace?.(`i${i} → ${requestId} ${status}${version ? ` by version ${version}` : ''}`)
-          check(decided, key, instance, { ...began, isExcused: began.isExcused || mayMissChanges(instance) })
+          check(decided, key, instance, {
+            ...began,
+            isExcused: began.isExcused || mayMissChanges(instance, key),
+          })
           if (status === 200) {
             admit(instance, key, resetAtS)
             hasCopy.add(`${i}:${key}`)
@@ -119,6 +125,7 @@ export function createClients(fleet: Fleet): Clients {
     const instance = fleet.instances[i]!
     if (instance.process.killed || instance.stopping) return
     const changeId = `change_${sent.changes++}`
+    const beganMs = time.nowMs
     trace?.(`i${i} ← ${changeId}: ${what} key ${key}`)
     add(instance, changeId, changeMaxMs(fleet.cacheTtlMs))
     const send = () =>
@@ -130,6 +137,7 @@ export function createClients(fleet: Fleet): Clients {
           for (const { keyId, version } of versions) {
             const changed = tokens.findIndex((_, key) => idOf(key) === keyId)
             answered[changed] = Math.max(answered[changed]!, version)
+            changedAtMs[changed] = Math.max(changedAtMs[changed]!, beganMs)
             requestAfter(changed)
           }
         },

@@ -16,8 +16,8 @@ export interface Run extends Pick<World, 'time' | 'redis'> {
   pausedMs: number
   /** Redis's clock has jumped. */
   clockJumped: boolean
-  /** Redis has lost data, for which nothing makes up. */
-  redisLostData: boolean
+  /** When Redis last lost data. */
+  redisLostAtMs: number
   /** What Redis's clock says, unless it has jumped. */
   redisMicrosAt(nowMs: number): number
   fail(what: string): void

@@ -20,6 +20,8 @@ export interface Fleet extends World, Run, Counting {
   readonly instances: Instance[]
   /** What went wrong. */
   readonly wrong: string[]
+  /** Of Redis's clock. */
+  readonly redisRate: number
   start(instance: number): void
   after(ms: number, run: () => void): void
 }
@@ -58,10 +60,10 @@ export function createFleet(
   const redisRate = chance.oneOf(rates)
   const redisMicrosAt = (nowMs: number) => microsAt(nowMs * redisRate)
   const redis = { master: createServer(() => redisMicrosAt(own.nowMs)) }
-  const run: Run = { time, redis, pausedMs: 0, clockJumped: false, redisLostData: false, redisMicrosAt, fail }
+  const run: Run = { time, redis, pausedMs: 0, clockJumped: false, redisLostAtMs: -1, redisMicrosAt, fail }
   const fleet: Fleet = Object.assign(run, createCounting(run), {
     ...{ time: own, chance, redis, postgres: createPostgres(), cacheTtlMs, outageTtlMs },
-    ...{ silentMaxMs, trace, instances, wrong },
+    ...{ silentMaxMs, trace, instances, wrong, redisRate },
     start(i: number) {
       const process = createProcess(`i${i}`, rates[i], chance.between(-90_000, 90_000))
       const begin = () => {

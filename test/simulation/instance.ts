@@ -84,11 +84,13 @@ export function createInstance(world: World, process: Process): Instance {
   const stores = createStores(world, instance)
   const { client, check } = createClient(time, chance, process, { service: redis, link: links.redis, trace })
   let invalidateCache = () => {}
+  let distrustClock = () => {}
   const counter = createRedisCounter({
     client,
     onOutage: (outage) =>
       trace?.(`${process.name}: ${outage ? `counts locally: ${outage.reason}` : 'counts in Redis'}`),
     onOtherServer: () => invalidateCache(),
+    onStandstill: () => distrustClock(),
   })
   const oldCopies = createOldCopies(outageTtlMs)
   const unchanged = createUnchanged()
@@ -103,6 +105,11 @@ export function createInstance(world: World, process: Process): Instance {
     onStaleHash() {},
   })
   invalidateCache = gate.invalidateBefore
+  // As in src/process/guarding.ts.
+  distrustClock = () => {
+    gate.invalidateBefore()
+    oldCopies.startOver()
+  }
   const refusals = createRefusals({
     ...{ audit: stores.audit, perAddressRpm: 1_000_000, timeoutMs: 1200 },
     onBatch() {},

@@ -62,7 +62,7 @@ const isSettled = ({ instances }: Fleet, clients: Clients) =>
 
 /** Everything works again, from the cache, and by the latest state. */
 async function checkEnd(fleet: Fleet, clients: Clients, isRead: boolean) {
-  const { time, instances, postgres, cacheTtlMs, fail } = fleet
+  const { time, instances, postgres, cacheTtlMs, redisRate, fail } = fleet
   const isUsable = (key: KeyCredential) => denialReason(key, secondsAt(time.nowMs)) === null
   const lookups = instances.map((instance) => instance.lookups)
   tokens.forEach((_, key) => {
@@ -79,7 +79,10 @@ async function checkEnd(fleet: Fleet, clients: Clients, isRead: boolean) {
   // which renews it, that takes longer than a second.
   const isCached = cacheTtlMs > 2000 && [...postgres.keys.values()].every(isUsable)
   instances.forEach((instance, i) => {
-    if (isRead && isCached && instance.lookups > lookups[i]!) fail(`in the end i${i} does not use its cache`)
+    // One whose clock has another rate than Redis's distrusts its copies from time to time.
+    const isSteady = instance.process.rate === redisRate
+    if (isRead && isCached && isSteady && instance.lookups > lookups[i]!)
+      fail(`in the end i${i} does not use its cache`)
   })
 }
 

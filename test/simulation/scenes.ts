@@ -353,6 +353,49 @@ function suspended(cast: Cast): Scene {
   }
 }
 
+/** The same in several short pieces, none of which is noticed by itself. */
+function suspendedOften(cast: Cast): Scene {
+  const { chance, atMs, b } = cast
+  const pieces = Array.from({ length: 4 }, (_, i): Action[] => [
+    { at: atMs + 100 + 400 * i, do: 'suspend', instance: b, for: chance.between(120, 149) },
+    request(atMs + 350 + 400 * i, b),
+  ])
+  return {
+    cacheTtlMs: 1500,
+    outageTtlMs: 0,
+    actions: [
+      request(atMs - chance.between(450, 500), b),
+      // Nothing else may renew the copy.
+      { at: atMs - 100, do: 'refuse', instance: b, server: 'postgres', for: longMs },
+      redisLost(cast),
+      change(cast),
+      ...pieces.flat(),
+      request(atMs + chance.between(1820, 1900), b),
+    ],
+  }
+}
+
+/** The machine of `b` stands still until nobody waits for it, and Postgres is gone soon after. */
+function suspendedLong({ chance, a, b, c }: Cast): Scene {
+  const resumedMs = 6000
+  const atMs = resumedMs + chance.between(150, 400)
+  const cast = { chance, atMs, a, b, c }
+  return {
+    cacheTtlMs: chance.oneOf([0, 400]),
+    outageTtlMs: 2500,
+    actions: [
+      request(700, c),
+      request(chance.between(800, 1300), b),
+      { at: resumedMs - 4500, do: 'suspend', instance: b, for: 4500 },
+      request(resumedMs + 5, b),
+      { at: resumedMs + chance.between(15, 60), do: 'refuse', instance: b, server: 'postgres', for: longMs },
+      redisLost(cast),
+      change(cast),
+      ...several(chance, 3, () => request(atMs + chance.between(700, 2000), b)),
+    ],
+  }
+}
+
 /** `b` stops while a change waits for the others. */
 function stopped(cast: Cast): Scene {
   const { chance, atMs, b } = cast
@@ -447,6 +490,8 @@ export const scenes: ((cast: Cast) => Scene)[] = [
     stopped,
     silent,
     suspended,
+    suspendedOften,
+    suspendedLong,
   ].flatMap((scene) => Array(8).fill(scene)),
   ...[longWait, longSilence].flatMap((scene) => Array(3).fill(scene)),
 ]
