@@ -4,7 +4,14 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { minuteOf } from '../rules/window.ts'
-import type { Counter, InstanceStore, KeyCount, Operator, Scan } from '../stores.ts'
+import {
+  type Counter,
+  type InstanceStore,
+  type KeyCount,
+  type Operator,
+  type Scan,
+  Unavailable,
+} from '../stores.ts'
 import { isAlive } from './fleet.ts'
 import { candidatesMax, type Finalists, type Ranking, type RankingOptions, rankKeys } from './rank-keys.ts'
 import { createTopCounts, type TopCounts } from './top-counts.ts'
@@ -143,12 +150,17 @@ export function createBoard({ counter, keys, instances }: BoardOptions): Board {
     entry.done = { ...done, startedMs: entry.startedMs, endedMonoMs: performance.now() }
   }
 
-  /** Without Postgres, nobody knows. */
-  const isCountedElsewhere = (lane: Operator) =>
-    instances.list(lane).then(
-      (listed) => listed.some((one) => isAlive(one) && one.counting === 'local'),
-      () => false,
-    )
+  /** Whether another instance has counted by itself in this minute. False if Postgres does not answer. */
+  async function isCountedElsewhere(minute: number, nowMs: number, lane: Operator): Promise<boolean> {
+    try {
+      const passedS = nowMs / 1000 - minute * 60
+      const listed = await instances.list(lane)
+      return listed.some((one) => isAlive(one) && one.silentS < passedS && one.counting === 'local')
+    } catch (error) {
+      if (!(error instanceof Unavailable)) throw error
+      return false
+    }
+  }
 
   /** Costs Redis nothing: the busiest keys of a busy instance need not wait until they are scanned. */
   function addKnown(entry: Minute) {
@@ -183,13 +195,17 @@ export function createBoard({ counter, keys, instances }: BoardOptions): Board {
     await Promise.race([entry.scanning, sleep(patienceMs)])
   }
 
-  async function look(entry: Minute, isCurrent: boolean, lane: Operator): Promise<BoardView> {
+  async function look(entry: Minute, nowMs: number, lane: Operator): Promise<BoardView> {
+    const isCurrent = entry.minute === minuteOf(nowMs)
     await refresh(entry, isCurrent)
     addKnown(entry)
-    const ranking = await rankKeys({ counter, keys }, { ...entry, isRising: isCurrent, lane })
+    const [ranking, isElsewhere] = await Promise.all([
+      rankKeys({ counter, keys }, { ...entry, isRising: isCurrent, lane }),
+      isCurrent && isCountedElsewhere(entry.minute, nowMs, lane),
+    ])
     const unfinished = { ...entry, complete: false, mode: counter.mode(), fault: null }
     const { startedMs, complete, scanned, mode, fault } = usable(entry, isCurrent) ?? unfinished
-    if (isCurrent) entry.lostElsewhere ||= await isCountedElsewhere(lane)
+    entry.lostElsewhere ||= isElsewhere
     const lost = counter.mayLackCounts(entry.minute) || entry.lostElsewhere
     return { minute: entry.minute, asOfMs: startedMs, complete, scanned, mode, fault, lost, ...ranking }
   }
@@ -206,7 +222,7 @@ export function createBoard({ counter, keys, instances }: BoardOptions): Board {
       const name = `${which} ${entry.minute}`
       const seen = views.get(name)
       if (seen) return seen.view
-      const view = look(entry, isCurrent, lane)
+      const view = look(entry, nowMs, lane)
       const made = { untilMs: monoMs + freshMs, view }
       views.set(name, made)
       const { complete, named } = await view

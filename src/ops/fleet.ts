@@ -42,19 +42,24 @@ const ratesForS = 2.5
 const apartMaxS = 10
 const apartMinS = 0.5
 
-/** Two reports of one instance, the later one last. */
-type Reports = [earlier: Instance | null, later: Instance]
+/** Of one instance. `base` becomes `earlier` once the latest report is long enough after it. */
+interface Reports {
+  earlier: Instance | null
+  base: Instance
+  latest: Instance
+}
 
 export function createFleet({ instances, own }: FleetOptions): Fleet {
   let known = new Map<string, Reports>()
 
   /** Keeps the last report and the one before it, if that is recent. */
   function remember(listed: Instance[]) {
-    const reports = listed.map((instance): [string, Reports] => {
-      const [earlier, later] = known.get(instance.id) ?? [null, instance]
-      const apartS = secondsBetween(later, instance)
-      if (apartS >= 0 && apartS < apartMinS) return [instance.id, [earlier, instance]]
-      return [instance.id, [apartS > 0 && apartS < apartMaxS ? later : null, instance]]
+    const reports = listed.map((latest): [string, Reports] => {
+      const { earlier, base } = known.get(latest.id) ?? { earlier: null, base: latest }
+      const apartS = secondsBetween(base, latest)
+      if (apartS >= 0 && apartS < apartMinS) return [latest.id, { earlier, base, latest }]
+      const isRecent = apartS > 0 && apartS < apartMaxS
+      return [latest.id, { earlier: isRecent ? base : null, base: latest, latest }]
     })
     known = new Map(reports)
   }
@@ -65,11 +70,14 @@ export function createFleet({ instances, own }: FleetOptions): Fleet {
         if (!(error instanceof Unavailable)) throw error
         return null
       })
-      remember(withOwn(listed ?? [], own()))
+      const report = own()
+      remember(withOwn(listed ?? [], report))
+      const isOwn = ({ id }: Instance) => id === report.id
+      const all = [...known.values()]
       return {
         complete: listed !== null,
-        instances: [...known.values()].map(([, later]) => ({ ...later, isAlive: isAlive(later) })),
-        rates: ratesOf([...known.values()]),
+        instances: all.map(({ latest }) => ({ ...latest, isAlive: isOwn(latest) || isAlive(latest) })),
+        rates: ratesOf(all.filter(({ latest }) => isOwn(latest) || latest.silentS <= ratesForS)),
       }
     },
   }
@@ -77,13 +85,13 @@ export function createFleet({ instances, own }: FleetOptions): Fleet {
 
 export const isAlive = ({ silentS }: Instance) => silentS <= silentAfterS
 
-/** Its last report may be old: Postgres may take none. */
+/** Its own state, as of now: what Postgres has of it may be old. */
 function withOwn(listed: Instance[], { uptimeS, ...report }: InstanceReport): Instance[] {
   // Unlike Date.now, it never goes back.
   const nowS = (performance.timeOrigin + performance.now()) / 1000
   const reported = listed.find(({ id }) => id === report.id)
-  const { startedAt, seenAt } = reported ?? { startedAt: nowS - uptimeS, seenAt: nowS }
-  const own = { ...report, startedAt, seenAt, silentS: 0 }
+  const { startedAt, seenAt, silentS } = reported ?? { startedAt: nowS - uptimeS, seenAt: nowS, silentS: 0 }
+  const own = { ...report, startedAt, seenAt, silentS }
   return [...listed.filter(({ id }) => id !== own.id), own].sort((a, b) => a.startedAt - b.startedAt)
 }
 
@@ -92,15 +100,15 @@ const secondsBetween = (earlier: Instance, later: Instance) => later.traffic.mon
 
 function ratesOf(all: Reports[]): FleetRates {
   const rates: FleetRates = { answers: [], rateLimited: 0, refused: 0, latencies: [] }
-  for (const [earlier, later] of all) {
-    if (earlier === null || later.silentS > ratesForS) continue
-    const seconds = secondsBetween(earlier, later)
-    const grown = (of: (traffic: Traffic) => number) => of(later.traffic) - of(earlier.traffic)
+  for (const { earlier, latest } of all) {
+    if (earlier === null) continue
+    const seconds = secondsBetween(earlier, latest)
+    const grown = (of: (traffic: Traffic) => number) => of(latest.traffic) - of(earlier.traffic)
     rates.rateLimited += grown(({ rateLimited }) => rateLimited) / seconds
     rates.refused += grown(({ refused }) => refused) / seconds
     for (const name of ['answers', 'latencies'] as const) {
       const per = name === 'answers' ? seconds : 1
-      later.traffic[name].forEach((_, i) => {
+      latest.traffic[name].forEach((_, i) => {
         rates[name][i] = (rates[name][i] ?? 0) + grown((traffic) => traffic[name][i] ?? 0) / per
       })
     }

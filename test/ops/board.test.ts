@@ -72,8 +72,8 @@ function openBoard() {
     hold: () => {
       held = true
     },
-    setMinute: (minute: number) => {
-      nowMs = minute * 60_000 + 1
+    setMinute: (minute: number, passedMs = 1) => {
+      nowMs = minute * 60_000 + passedMs
     },
   }
 }
@@ -106,9 +106,13 @@ t.test('while another instance counts by itself, the counts of the minute are to
     clock.tick(1000)
     return (await read(which)).lost
   }
+  setMinute(100, 7000)
   listed.push({ counting: 'shared', silentS: 0 }, { counting: 'local', silentS: 6 })
   t.equal(await lost(), false, 'one that is no more counts nothing')
+  setMinute(100, 900)
   listed.push({ counting: 'local', silentS: 1 })
+  t.equal(await lost(), false, 'that was in the minute before')
+  setMinute(100, 1100)
   t.equal(await lost(), true)
   t.equal(await lost('last'), false)
   listed.length = 0
