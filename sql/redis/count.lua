@@ -12,8 +12,8 @@ local minute = tonumber(ARGV[1])
 local now = redis.call('time')
 if math.floor(tonumber(now[1]) / 60) ~= minute then
   if ARGV[3] ~= 'anyway' then return { tonumber(now[1]), tonumber(now[2]) } end
-  -- As the minute turns, the clocks of two nodes differ. The first one's holds.
-  now = { minute * 60, 0 }
+  -- As the minute turns, the clocks of two nodes differ. Here it is just before that minute, or just after.
+  now = tonumber(now[1]) < minute * 60 and { minute * 60, 0 } or { minute * 60 + 59, 999999 }
 end
 local hits = tonumber(ARGV[2])
 local count = redis.call('incrby', KEYS[1], hits)

@@ -179,28 +179,33 @@ if (cluster) {
       },
     )
 
-  t.test('where two nodes are in different minutes, a request counts in that of the first', async (t) => {
-    const { client, counter, outages, untilShared } = countOn(t, [0, 1])
-    await untilShared()
-    const keyId = idOn(0)
-    const commands = client as unknown as { latchkeyCount(...args: unknown[]): Promise<number[]> }
-    const count = commands.latchkeyCount.bind(client)
-    let next = 0
-    t.intercept(client, 'latchkeyCount' as keyof typeof client, {
-      async value(name: string, minute: number, ...more: unknown[]) {
-        if (next > 0) return count(name, minute, ...more)
-        next = minute + 1
-        return [60 * next, 0]
-      },
+  for (const [ahead, passedMs] of [
+    [1, 0],
+    [-1, 59_999],
+  ] as const)
+    t.test(`of two nodes in different minutes (${ahead}), the first one's is counted in`, async (t) => {
+      const { client, counter, outages, untilShared } = countOn(t, [0, 1])
+      await untilShared()
+      const keyId = idOn(0)
+      const commands = client as unknown as { latchkeyCount(...args: unknown[]): Promise<number[]> }
+      const count = commands.latchkeyCount.bind(client)
+      let first = 0
+      t.intercept(client, 'latchkeyCount' as keyof typeof client, {
+        async value(name: string, minute: number, ...more: unknown[]) {
+          if (first > 0) return count(name, minute, ...more)
+          first = minute + ahead
+          return [60 * first, 0]
+        },
+      })
+      await source.set(`rl:{${keyId}}:v`, '3')
+      await whileMoving(keyId, async () => {
+        const counted = await hit(counter, keyId)
+        t.match(counted, { number: 1, turn: { shared: true, nowMs: 60_000 * first + passedMs } })
+        const replies = await target.pipeline([['asking'], ['ttl', `rl:{${keyId}}:${first}`]]).exec()
+        t.ok(Number(replies![1]![1]) > 100)
+      })
+      t.strictSame(outages, [])
     })
-    await source.set(`rl:{${keyId}}:v`, '3')
-    await whileMoving(keyId, async () => {
-      t.match(await hit(counter, keyId), { number: 1, turn: { shared: true, nowMs: 60_000 * next } })
-      const replies = await target.pipeline([['asking'], ['ttl', `rl:{${keyId}}:${next}`]]).exec()
-      t.ok(Number(replies![1]![1]) > 100)
-    })
-    t.strictSame(outages, [])
-  })
 
   t.test('a call that has failed may have run, and is not repeated', async (t) => {
     const { client, counter, untilShared } = countOn(t, [0, 1])
