@@ -157,13 +157,21 @@ async function droppedSteps(
     const [row] = await sql`select extract(epoch from min(starts_at))::float8 as first from key_usage_hours`
     return steps.filter((start) => start < (row!.first ?? storedFromS))
   }
-  // Not only before the first one: a day that something else depends on stays when later ones are dropped.
+  // Not only before the first one: a day that something depends on stays when later ones are dropped.
   const days = await sql`
     select extract(epoch from to_date(right(c.relname, 8), 'YYYYMMDD'))::float8 as start
     from pg_inherits i join pg_class c on c.oid = i.inhrelid
     where i.inhparent = 'key_usage'::regclass and c.relname ~ '^key_usage_[0-9]{8}$'`
   const stored = new Set(days.map(({ start }) => start))
-  return steps.filter((start) => !stored.has(stepStartS('day', start)))
+  const missing = new Set(steps.map((start) => stepStartS('day', start)).filter((day) => !stored.has(day)))
+  // On a day without hours, no instance ran.
+  const used = await sql`
+    select extract(epoch from day)::float8 as start
+    from (select to_timestamp(unnest(${`{${[...missing].join()}}`}::text::float8[])) as day) as missing
+    where day < to_timestamp(${stepStartS('day', nowS) - storedDaysMin.hour * usageStepS.day})
+      or exists (select from key_usage_hours where starts_at >= day and starts_at < day + interval '1 day')`
+  const dropped = new Set(used.map(({ start }) => start))
+  return steps.filter((start) => dropped.has(stepStartS('day', start)))
 }
 
 interface Asked {

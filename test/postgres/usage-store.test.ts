@@ -314,13 +314,18 @@ t.test('steps that have been dropped are incomplete', async (t) => {
   const [row] =
     await sql`select min(tablename) as name from pg_tables where tablename like 'key\\_usage\\_2%'`
   const first = Date.parse(row!.name.slice(-8).replace(/(....)(..)(..)/, '$1-$2-$3')) / 60_000
+  t.strictSame(await incomplete('minute', [first - 2, first + 2]), [], 'nothing was counted')
+  await sql`insert into key_usage_hours values (to_timestamp(${at(first - 60)}), 1, 0, ${key.id})`
   t.strictSame(await incomplete('minute', [first - 2, first + 2]), [first - 2, first - 1])
   t.strictSame(await incomplete('minute', [first, first + 2]), [])
   t.strictSame(await incomplete('minute', [midnight - 10, midnight]), [])
   await sql`select create_day_partitions('key_usage', '2020-01-01', '2020-01-01')`
   t.strictSame(await incomplete('minute', [first - 2, first + 2]), [first - 2, first - 1], 'one was left')
   await sql`drop table key_usage_20200101`
+  const before = midnight - 401 * 1440
+  t.strictSame(await incomplete('minute', [before, before + 1]), [before], 'hours are not stored either')
 
+  await sql`truncate key_usage_hours`
   const kept = midnight - 400 * 1440
   const hours: [number, number] = [kept - 120, kept + 120]
   t.strictSame(await incomplete('hour', hours), [kept - 120, kept - 60])
