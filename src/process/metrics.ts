@@ -31,6 +31,7 @@ export interface Metrics {
   shed(queue: string): void
   auditCommit(seconds: number): void
   redisCall(call: (typeof redisCalls)[number], seconds: number): void
+  redisOutage(): void
   /** How many counters were read in Redis, for usage or a dashboard. */
   countersScanned(counters: number): void
   /** How long work waited for a connection of this pool, or until it gave up. */
@@ -71,6 +72,11 @@ export function createMetrics(): Metrics {
   const overBudget = new PromCounter({
     name: 'latchkey_refusals_over_budget_total',
     help: 'Refusals answered 503 and not recorded, because their client address had used up REFUSALS_PER_ADDRESS_RPM.',
+    registers: [registry],
+  })
+  const redisOutages = new PromCounter({
+    name: 'latchkey_redis_outages_total',
+    help: 'How often Redis, or one of its nodes, went down for this instance.',
     registers: [registry],
   })
   const scanned = new PromCounter({
@@ -125,6 +131,7 @@ export function createMetrics(): Metrics {
       'call',
       redisCalls,
     ),
+    redisOutage: () => redisOutages.inc(),
     countersScanned: (counters) => scanned.inc(counters),
     postgresWait: histogram(
       'latchkey_postgres_wait_seconds',

@@ -122,6 +122,8 @@ t.test('batches, commits and shed requests are counted under their own names', a
   t.equal(await sampleOf(metrics, 'latchkey_publish_seconds_bucket{le="5"}'), 0)
   t.equal(await sampleOf(metrics, 'latchkey_publish_seconds_bucket{le="10"}'), 1)
   t.equal(await sampleOf(metrics, 'latchkey_counters_scanned_total'), 300)
+  metrics.redisOutage()
+  t.equal(await sampleOf(metrics, 'latchkey_redis_outages_total'), 1)
   t.equal(await sampleOf(metrics, 'latchkey_operator_refusals_total{reason="wrong_token"}'), 1)
 })
 
