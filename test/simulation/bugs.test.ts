@@ -5,7 +5,7 @@ import { bugs } from './bugs.ts'
 import { explore, lanes } from './processes.ts'
 
 /** Most are found in the first hundred. */
-const schedules = 4000
+const schedules = 6000
 
 t.test(`each of ${bugs.length} deliberate bugs is found`, async (t) => {
   const each = Math.ceil(bugs.length / lanes)

@@ -39,7 +39,7 @@ export function startSimulating(): void {
 
 /** Starts the instances. `lines` takes a readable trace. */
 export function createFleet(
-  { seed, cacheTtlMs, outageTtlMs, silentMaxMs, clocksAgree }: Schedule,
+  { seed, cacheTtlMs, outageTtlMs, silentMaxMs, clocksAgree, slow }: Schedule,
   lines?: string[],
 ): Fleet {
   const own = createTime()
@@ -56,8 +56,10 @@ export function createFleet(
   uncaught = (error) => fail(`uncaught: ${error.stack}`)
   // A machine has the same rate after a restart. That of Redis may be as wrong as one of theirs.
   const offMax = clocksAgree ? 0 : rateOffMax
-  const rates = Array.from({ length: instanceCount }, () => chance.between(1 - offMax, 1 + offMax))
-  const redisRate = chance.oneOf(rates)
+  const rates = Array.from({ length: instanceCount }, (_, i) =>
+    slow === undefined ? chance.between(1 - offMax, 1 + offMax) : 1 + (i === slow ? -offMax : offMax),
+  )
+  const redisRate = slow === undefined ? chance.oneOf(rates) : rates[slow]!
   const redisMicrosAt = (nowMs: number) => microsAt(nowMs * redisRate)
   const redis = { master: createServer(() => redisMicrosAt(own.nowMs)) }
   const run: Run = { time, redis, pausedMs: 0, clockJumped: false, redisLostAtMs: -1, redisMicrosAt, fail }

@@ -11,6 +11,7 @@ export interface Scene {
   silentMaxMs?: number
   /** Nothing else happens beside it, and all clocks are right. */
   clocksAgree?: boolean
+  slow?: number
   actions: Action[]
 }
 
@@ -441,6 +442,7 @@ function longWait(cast: Cast): Scene {
   return {
     cacheTtlMs,
     outageTtlMs: 0,
+    slow: b,
     actions: [
       request(atMs - 80, b),
       { ...redisLost(cast), for: cacheTtlMs + longMs } as Action,
@@ -459,6 +461,7 @@ function longSilence(cast: Cast): Scene {
   return {
     cacheTtlMs: 1500,
     outageTtlMs,
+    slow: b,
     actions: [
       { ...redisLost(cast), at: lostAtMs, for: outageTtlMs + longMs } as Action,
       request(lostAtMs - 200, b),

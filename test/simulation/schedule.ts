@@ -47,6 +47,8 @@ export interface Schedule {
   silentMaxMs: number
   /** All clocks are right. */
   clocksAgree?: boolean
+  /** The clocks of this instance and of Redis are as slow as they may be, those of the others as fast. */
+  slow?: number
   actions: Action[]
 }
 
