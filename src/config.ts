@@ -194,7 +194,7 @@ function createReader(env: Env) {
       return undefined
     }
     const content = contentOf(file)
-    if (content === null) faults.push(`${name}_FILE must be a text in UTF-8, and is UTF-16 or binary data`)
+    if (content === null) faults.push(`${name}_FILE must be a UTF-8 text file`)
     else if (content === '')
       faults.push(`${name}_FILE must be the path of a file that can be read and is not empty`)
     return content || undefined

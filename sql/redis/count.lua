@@ -4,7 +4,7 @@
 -- KEYS[1]  rl:{<key id>}:<minute>
 -- ARGV[1]  that minute, by the caller's clock
 -- ARGV[2]  hits to add
--- ARGV[3]  "anyway" once a node has said that it is that minute
+-- ARGV[3]  "anyway": count even if this node is in another minute, as a node has said it is this one
 -- Returns  { seconds, microseconds, count }; no count if it is another minute here, and then
 --          nothing was counted
 

@@ -44,7 +44,7 @@ export const scan = command<{ revoke?: true }>('scan <file...>', {
       }
       return files
     }
-    // With the wrong ones, it would find no key and call the files clean.
+    // With a wrong secret or prefix, it would find nothing and call the files clean.
     const scanned = await withStores(config, scanAll, { needsHashSecret: true, needsKeyPrefix: true })
     const active = new Set(scanned.flatMap(({ keys }) => keys.filter(isActive).map(({ id }) => id))).size
     if (active > 0)

@@ -12,7 +12,7 @@ export function readSecret(file: string): string | null {
   if (secret) return secret
   throw new Error(
     secret === null
-      ? `${file} is not a text in UTF-8, but UTF-16 or binary data: restore its content`
+      ? `${file} is not a UTF-8 text file: restore its content`
       : `${file} is empty: restore its content, or remove it if nothing was made with it yet`,
   )
 }

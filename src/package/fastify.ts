@@ -67,7 +67,7 @@ const latchkey: FastifyPluginAsync<PluginOptions> = async (app, options) => {
 
 /** Of Fastify's time limit for a plugin; after it, Fastify reports a fault that names no cause. */
 const startShare = 0.7
-/** Before that, even half of it later (several hosts), so that the reason is what Postgres says. */
+/** Even half as long again, as with several hosts, ends before that: then the error says what Postgres did. */
 const databaseShare = 0.4
 
 /** What opens too late, when Fastify has given up, is closed again. */

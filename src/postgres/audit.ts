@@ -148,7 +148,7 @@ function eventGroups(filter: AuditFilter): string[] {
 /**
  * What to read. Three entries about a key do not name it: the rotation of its predecessor, if that made
  * it; the revocation of all keys of its user, which has the time at which the key was revoked; and the
- * deletion of its user, if it was not revoked.
+ * deletion of its user, if the key was still usable then.
  */
 function asked(sql: Query, filter: AuditFilter) {
   const keyId = filter.keyId === undefined ? null : idOrNone('apk_', filter.keyId)

@@ -6,7 +6,7 @@
  * higher the difference. So the highest difference of a while ago counts.
  */
 
-/** More than the delay of a reply in time (with-timeout.ts), and less than a change waits beyond copies. */
+/** More than a reply in time may take (with-timeout.ts), and less than a change waits beyond copies. */
 const standstillMinMs = 150
 /** No copy lives longer (config.ts), so what is missed in its life is at most twice the above. */
 const windowMs = 60_000

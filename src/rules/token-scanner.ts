@@ -60,7 +60,7 @@ export function utf16Finder({ prefix }: TokenFormat) {
 
   return function isUtf16(chunk: Buffer): boolean {
     const border = Buffer.concat([rest, chunk.subarray(0, restLength)])
-    // Windows writes the mark.
+    // Windows writes a byte order mark.
     const hasMark = before < 2 && ['fffe', 'feff'].includes(border.toString('hex', 0, 2))
     before += chunk.length
     const end = chunk.length < restLength ? border : chunk

@@ -135,7 +135,7 @@ export function createCollector(options: CollectorOptions): Collector {
       const { whole, isShared } = await storeCounts(minute)
       if (minute !== lostMinute && !mayHaveExpired(minute, clock.nowMs)) {
         // Another instance may reach Redis: it can have the minute at once. Counts in memory are whole, so
-        // they are left once: what is missing then is missing for good.
+        // the minute is left only once: what is still missing then will not come.
         const leaves = !isShared && (!whole || minute !== left.minute)
         if (leaves && !(await usage.finish(minute, { whole, done: false }))) {
           left = { minute, untilMs: clock.nowMs + leaveMs }

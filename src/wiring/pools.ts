@@ -41,7 +41,7 @@ async function connect(pool: Pool): Promise<void> {
   }
 }
 
-/** Their batches wait before they ask for a connection, which is measured there (src/process/guarding.ts). */
+/** Their batches queue before they ask for a connection, so src/process/guarding.ts measures the wait. */
 const batched: Purpose[] = ['lookups', 'audit']
 /** What a command connects at its start. Its other pools connect when they are first used. */
 const commandPurposes: Purpose[] = ['operator']

@@ -340,7 +340,7 @@ t.test('a secret may be in a file instead', async (t) => {
   ]
   for (const content of notUtf8) {
     writeFileSync(`${folder}/secret`, content)
-    t.equal(fault(files), 'HASH_SECRET_FILE must be a text in UTF-8, and is UTF-16 or binary data')
+    t.equal(fault(files), 'HASH_SECRET_FILE must be a UTF-8 text file')
   }
   writeFileSync(`${folder}/secret`, `\ufeff${secret}`)
   t.match(readConfig(files), { hashSecret: secret })

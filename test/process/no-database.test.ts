@@ -70,7 +70,7 @@ t.test(
     await writeFile(file, 'restored by a redirection of PowerShell', 'utf16le')
     await t.rejects(
       readOrCreateHashSecret(folder, async () => false),
-      { message: `${file} is not a text in UTF-8, but UTF-16` },
+      { message: `${file} is not a UTF-8 text file` },
     )
   },
 )
