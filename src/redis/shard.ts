@@ -55,12 +55,12 @@ export function createShard(options: ShardOptions): Shard {
   function readClock([seconds, micros]: readonly number[]): number {
     const nowMs = seconds! * 1000 + Math.floor(micros! / 1000)
     clockAheadMs = nowMs - now()
-    if (stoodStill(nowMs)) onStandstill()
     return nowMs
   }
 
-  function answer(hits: Hits, reply: HitReply) {
+  function answer(hits: Hits, reply: HitReply, sentAtMs: number) {
     const nowMs = readClock(reply as number[])
+    if (stoodStill(nowMs, sentAtMs)) onStandstill()
     const minute = minuteOf(nowMs)
     const counts = hits.sums.map((sum, i) => lastCounts.add(hits.keyIds[i]!, minute, sum, countIn(reply, i)))
     const versions = hits.sums.map((_, i) => reply[3 + 2 * i]!)
@@ -107,7 +107,7 @@ export function createShard(options: ShardOptions): Shard {
       (reply) => {
         ended()
         server.counted()
-        answer(hits, reply)
+        answer(hits, reply, sentAtMs)
         answered(true)
       },
       (error: Error) => {
