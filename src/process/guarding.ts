@@ -56,8 +56,7 @@ interface Shared {
 export async function openGuarding(config: Config, log: Lines, options: GuardingOptions): Promise<Guarding> {
   const metrics = createMetrics()
   // May be called while the stores are still opening: there is no gate yet, and no cached key.
-  let invalidateCache = () => {}
-  let distrustClock = () => {}
+  let distrustCopies = () => {}
   let createPartitions = () => {}
   const stores = await openStores(config, {
     ...options,
@@ -66,8 +65,7 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
       metrics.redisOutage()
       log.warn(outage, 'Redis is down: this instance counts locally')
     },
-    onOtherServer: () => invalidateCache(),
-    onStandstill: () => distrustClock(),
+    onOtherServer: () => distrustCopies(),
     onBatch: (hits) => metrics.batch('counter', hits),
     onShed: metrics.shed,
     onRedisCall: metrics.redisCall,
@@ -81,8 +79,7 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
   const shared = { stores, metrics, log }
   const guard = createRequestGuard(config, shared, options.patience ?? 1)
   const { gate, cache, oldCopies } = guard
-  invalidateCache = gate.invalidateBefore
-  distrustClock = () => {
+  distrustCopies = () => {
     gate.invalidateBefore()
     oldCopies.startOver()
   }

@@ -23,11 +23,10 @@ export interface RedisCounterOptions {
   onOutage?: (outage: Outage | null) => void
   /**
    * Another server answers from now on, or the same one after an outage. It may have older data: a
-   * replica that was promoted, or a snapshot.
+   * replica that was promoted, or a snapshot. Also called when our monotonic clock has stood still: what
+   * was read before is older than it seems.
    */
   onOtherServer?: () => void
-  /** Our monotonic clock has stood still: copies are older than they seem. */
-  onStandstill?: () => void
   onBatch?: (hits: number, keys: number) => void
   /** How many seconds a call took until it was answered, failed or timed out. */
   onCall?: (call: 'count' | 'publish', seconds: number) => void
@@ -54,7 +53,6 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
     lastCounts = createMinuteCounts(),
     onOutage = () => {},
     onOtherServer = () => {},
-    onStandstill = () => {},
     onBatch,
     onCall,
     onScanned,
@@ -99,7 +97,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
         },
         onBatch,
         onCall: (seconds) => onCall?.('count', seconds),
-        onStandstill,
+        onStandstill: onOtherServer,
         now,
         answerTimeoutMs: answerTimeoutMs * patience,
       })

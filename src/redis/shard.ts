@@ -44,6 +44,7 @@ export interface Shard {
   close(): void
 }
 
+const timeIn = ([seconds, micros]: readonly number[]) => seconds! * 1000 + Math.floor(micros! / 1000)
 const countIn = (reply: HitReply, i: number) => reply[2 + 2 * i] as number
 
 export function createShard(options: ShardOptions): Shard {
@@ -52,15 +53,19 @@ export function createShard(options: ShardOptions): Shard {
   /** Redis's clock less ours. It stays while Redis is down, and so do the windows. */
   let clockAheadMs = 0
 
-  function readClock([seconds, micros]: readonly number[]): number {
-    const nowMs = seconds! * 1000 + Math.floor(micros! / 1000)
+  function noticeStandstill(reply: readonly number[], sentAtMs: number) {
+    if (stoodStill(timeIn(reply), sentAtMs)) onStandstill()
+  }
+
+  function readClock(reply: readonly number[]): number {
+    const nowMs = timeIn(reply)
     clockAheadMs = nowMs - now()
     return nowMs
   }
 
   function answer(hits: Hits, reply: HitReply, sentAtMs: number) {
+    noticeStandstill(reply as number[], sentAtMs)
     const nowMs = readClock(reply as number[])
-    if (stoodStill(nowMs, sentAtMs)) onStandstill()
     const minute = minuteOf(nowMs)
     const counts = hits.sums.map((sum, i) => lastCounts.add(hits.keyIds[i]!, minute, sum, countIn(reply, i)))
     const versions = hits.sums.map((_, i) => reply[3 + 2 * i]!)
@@ -93,6 +98,12 @@ export function createShard(options: ShardOptions): Shard {
   const calls = createCalls(groupOf)
   const server = createServerState({
     ...options,
+    async probe() {
+      const sentAtMs = performance.now()
+      const answer = await options.probe()
+      noticeStandstill(answer, sentAtMs)
+      return answer
+    },
     onClock: readClock,
     onLocal() {
       for (const hits of calls.take()) answerLocally(hits)

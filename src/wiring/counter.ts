@@ -11,11 +11,9 @@ const redisWaitMs = 1000
 /** `alone`: no other process caches keys of this database. */
 export async function openCounter(
   { redis: servers }: Config,
-  options: OpenOptions,
+  { redis, onOutage, onOtherServer, onBatch, onRedisCall, onScanned, onlyReads, patience = 1 }: OpenOptions,
   alone: boolean,
 ): Promise<Counter> {
-  const { redis, onOutage, onOtherServer, onStandstill, onBatch, onRedisCall, onScanned } = options
-  const { onlyReads, patience = 1 } = options
   if (onlyReads || (servers === null && redis === undefined)) return createMemoryCounter({ alone })
   // Loaded on demand: a command that needs no Redis is a fifth faster without it.
   const [{ connectRedis, requireRedisDatabase }, { createRedisCounter }] = await Promise.all([
@@ -28,7 +26,6 @@ export async function openCounter(
     patience,
     ...(onOutage && { onOutage }),
     ...(onOtherServer && { onOtherServer }),
-    ...(onStandstill && { onStandstill }),
     ...(onBatch && { onBatch }),
     ...(onRedisCall && { onCall: onRedisCall }),
     ...(onScanned && { onScanned }),

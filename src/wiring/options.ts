@@ -26,7 +26,6 @@ export interface OpenOptions {
   signal?: AbortSignal | undefined
   onOutage?: RedisCounterOptions['onOutage']
   onOtherServer?: RedisCounterOptions['onOtherServer']
-  onStandstill?: RedisCounterOptions['onStandstill']
   onBatch?: RedisCounterOptions['onBatch']
   /** A queue was full, and a request was answered 503. */
   onShed?: (queue: string) => void

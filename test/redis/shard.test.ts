@@ -94,6 +94,25 @@ function open(t: Test, options: Partial<ShardOptions> = {}) {
   return { seen, shard, hit, called, untilShared }
 }
 
+t.test('a clock that has stood still shows in the reply to a hit, and to a probe', async (t) => {
+  const { seen, hit, called, untilShared } = open(t)
+  await untilShared()
+  t.equal(seen.standstills, 0)
+  seen.redisMs += 60_000
+  const counted = hit()
+  await called(1)
+  seen.calls[0]!.answer(1, 1)
+  await counted
+  t.equal(seen.standstills, 1)
+  const failed = hit()
+  await called(2)
+  seen.redisMs += 60_000
+  seen.calls[1]!.fail(withCode('ECONNRESET'))
+  await failed
+  await untilShared()
+  t.equal(seen.standstills, 2)
+})
+
 t.test('hits of a turn go as one call, and each gets its number and the version of its key', async (t) => {
   const batches: [number, number][] = []
   const { seen, hit } = open(t, { onBatch: (...batch) => batches.push(batch) })

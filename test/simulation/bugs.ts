@@ -206,7 +206,7 @@ const counting = [
       'withTimeout(sent, answerTimeoutMs).catch(() => withTimeout(scripts.hit(hits.keyIds, hits.sums), answerTimeoutMs))',
     ],
     ['a late reply answers again', 'sent.then((reply) => remember(', 'sent.then((reply) => answer('],
-    ['a clock that has stood still goes unnoticed', 'if (stoodStill(nowMs, sentAtMs))', 'if (false)'],
+    ['a clock that has stood still goes unnoticed', 'if (stoodStill(timeIn(reply), sentAtMs))', 'if (false)'],
     ['the window is that of the own clock', 'seconds * 1000 + Math.floor(micros / 1000)', 'now()'],
     ['a local count starts at zero', 'lastCounts.add(keyId, minuteOf(reply.nowMs), 1)', '1'],
   ),

@@ -83,14 +83,12 @@ export function createInstance(world: World, process: Process): Instance {
   } as Instance
   const stores = createStores(world, instance)
   const { client, check } = createClient(time, chance, process, { service: redis, link: links.redis, trace })
-  let invalidateCache = () => {}
-  let distrustClock = () => {}
+  let distrustCopies = () => {}
   const counter = createRedisCounter({
     client,
     onOutage: (outage) =>
       trace?.(`${process.name}: ${outage ? `counts locally: ${outage.reason}` : 'counts in Redis'}`),
-    onOtherServer: () => invalidateCache(),
-    onStandstill: () => distrustClock(),
+    onOtherServer: () => distrustCopies(),
   })
   const oldCopies = createOldCopies(outageTtlMs)
   const unchanged = createUnchanged()
@@ -104,9 +102,8 @@ export function createInstance(world: World, process: Process): Instance {
     onUse: lastUsed.note,
     onStaleHash() {},
   })
-  invalidateCache = gate.invalidateBefore
   // As in src/process/guarding.ts.
-  distrustClock = () => {
+  distrustCopies = () => {
     gate.invalidateBefore()
     oldCopies.startOver()
   }
