@@ -116,7 +116,7 @@ const unchanged = of(
 const reports = of(
   'test/simulation/stores.ts',
   ['a change that is no longer kept counts as none', ' && row.changesSince <= asked', ''],
-  ['an instance that was silent is told what has changed', 'row.seenMs > time.nowMs - silentMaxMs', 'true'],
+  ['a report after a long silence lists the changes since', 'row.seenMs > time.nowMs - silentMaxMs', 'true'],
 )
 
 const oldCopies = of(

@@ -189,7 +189,7 @@ const steps: Record<string, (round: Round) => Promise<Both>> = {
     return nothing
   },
 
-  /** What is not committed yet is told of once it is. */
+  /** Begins a transaction, or ends the one under way: a report lists its change only after the commit. */
   async open(round) {
     const { server, ids, open } = round
     if (open) {
