@@ -1,34 +1,19 @@
 /** Authenticates and counts requests of an application: what the plugin and the guard share. */
-import { type ApiError, renderEnvelope, unavailable } from '../../plugins/api-error.ts'
-import {
-  type Answer,
-  type Counted,
-  type Denied,
-  overLimit,
-  refusal,
-  remainingOf,
-} from '../../plugins/verdict.ts'
+import { type ApiError, renderEnvelope } from '../../plugins/api-error.ts'
+import { type Answer, type Counted, type Denied, remainingOf } from '../../plugins/verdict.ts'
 import type { Config } from '../config.ts'
 import { createErrorLog } from '../http/error-log.ts'
 import { type Guarding, type GuardingOptions, openGuarding } from '../process/guarding.ts'
 import type { Lines } from '../process/log.ts'
 import type { RefusalRecord } from '../stores.ts'
+import { type Check, checkWith } from './check.ts'
 import { startError } from './options.ts'
 
 export interface Checks extends Pick<Guarding, 'close'> {
   /** How each token begins. */
   start: string
   format: Guarding['stores']['tokenFormat']
-  /**
-   * `presented`: the token of the request, or why it has none. `record`: stores a refusal. Calls
-   * `done` once, perhaps at once: with the error to answer, or null; and with the count if the
-   * request was counted.
-   */
-  check(
-    presented: string | Denied,
-    record: (denied: Denied) => Promise<void>,
-    done: (error: ApiError | null, counted?: Counted) => void,
-  ): void
+  check: Check
   record(refused: Omit<RefusalRecord, 'reason' | 'keyId' | 'userId'>, denied: Denied): Promise<void>
   /** The whole answer to a request that may not pass. */
   answer(error: ApiError, counted: Counted | undefined, requestId: string): Answer
@@ -68,19 +53,7 @@ export async function openChecks(
   return {
     start,
     format: stores.tokenFormat,
-    check(presented, record, done) {
-      const refuse = (denied: Denied) => void refusal(() => record(denied), { start }).then(done)
-      if (typeof presented !== 'string') return refuse(presented)
-      verify(presented, (error, verdict) => {
-        if (error !== null || verdict === undefined) return done(unavailable(error))
-        if (!verdict.ok) return refuse(verdict)
-        hit(verdict.caller, (error, counted) => {
-          if (error !== null || counted === undefined) return done(unavailable(error))
-          if (!counted.ok) return refuse(counted)
-          done(overLimit(counted), counted)
-        })
-      })
-    },
+    check: checkWith({ verify, hit }, start),
     record: (refused, { reason, keyId = null, userId = null }) =>
       record({ ...refused, reason, keyId, userId }),
     answer(error, counted, requestId) {

@@ -227,6 +227,16 @@ const counting = [
 ]
 
 const answers = [
+  ...of('src/package/check.ts', [
+    'the limit refuses nothing',
+    'overLimit(counted), counted',
+    'null, counted',
+  ]),
+  ...of('plugins/verdict.ts', [
+    'a 401 does not wait for its record',
+    'await record()',
+    'record().catch(() => { })',
+  ]),
   ...of('src/guard/refusals.ts', [
     'a refusal is not waited for',
     'await batcher.add(refusal)',

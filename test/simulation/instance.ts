@@ -6,6 +6,7 @@ import { createOldCopies } from '../../src/guard/old-copies.ts'
 import { createPublish } from '../../src/guard/publish.ts'
 import { createRefusals } from '../../src/guard/refusals.ts'
 import { createUnchanged } from '../../src/guard/unchanged.ts'
+import { checkWith } from '../../src/package/check.ts'
 import { createHeartbeat } from '../../src/process/heartbeat.ts'
 import { createRedisCounter } from '../../src/redis/counter.ts'
 import { type KeyHasher, keyHasher, type TokenHashes } from '../../src/rules/key-hasher.ts'
@@ -82,7 +83,11 @@ export function createInstance(world: World, process: Process): Instance {
     stopping: false,
   } as Instance
   const stores = createStores(world, instance)
-  const { client, check } = createClient(time, chance, process, { service: redis, link: links.redis, trace })
+  const { client, check: checkConnections } = createClient(time, chance, process, {
+    service: redis,
+    link: links.redis,
+    trace,
+  })
   let distrustCopies = () => {}
   const counter = createRedisCounter({
     client,
@@ -107,6 +112,7 @@ export function createInstance(world: World, process: Process): Instance {
     gate.invalidateBefore()
     oldCopies.startOver()
   }
+  const check = checkWith(gate, 'lk_')
   const refusals = createRefusals({
     ...{ audit: stores.audit, perAddressRpm: 1_000_000, timeoutMs: 1200 },
     onBatch() {},
@@ -124,9 +130,9 @@ export function createInstance(world: World, process: Process): Instance {
   const publish = createPublish({ counter, fences, maxStaleMs: cacheTtlMs, fenceTimeoutMs: 4000 })
   return Object.assign(instance, {
     counter,
-    request: (token: string, requestId: string) => request({ gate, refusals }, token, requestId),
+    request: (token: string, requestId: string) => request({ check, refusals }, token, requestId),
     change: (keyId: string, change: Change) => stores.changeKey(publish, keyId, change),
-    checkConnections: check,
+    checkConnections,
     /** As in src/process/guarding.ts. */
     async close() {
       await gate.close()

@@ -1,7 +1,6 @@
-/** A request: what plugins/authenticate.ts and plugins/rate-limit.ts do. */
-import type { createGate } from '../../src/guard/gate.ts'
-import type { CachedKey } from '../../src/guard/key-cache.ts'
+/** A request, decided as the guard of the package decides it. */
 import type { createRefusals } from '../../src/guard/refusals.ts'
+import type { Check } from '../../src/package/check.ts'
 import type { RefusalRecord } from '../../src/stores.ts'
 
 /** How a request was decided. */
@@ -15,56 +14,32 @@ export interface Decided {
   requestId: string
 }
 
-type Gate = Pick<ReturnType<typeof createGate>, 'verify' | 'hit'>
 type Refusals = Pick<ReturnType<typeof createRefusals>, 'record'>
 
-export async function request(
-  { gate, refusals }: { gate: Gate; refusals: Refusals },
+export function request(
+  { check, refusals }: { check: Check; refusals: Refusals },
   token: string,
   requestId: string,
 ): Promise<Decided> {
-  const verified = await new Promise<Parameters<Parameters<Gate['verify']>[1]>>((resolve) =>
-    gate.verify(
+  return new Promise((resolve, reject) => {
+    let answered = false
+    check(
       token,
-      once((...given) => resolve(given)),
-    ),
-  )
-  const [error, verdict] = verified
-  if (error) return unavailable(error, requestId)
-  if (!verdict?.ok) return refuse(refusals, verdict!.reason, requestId)
-  const [hitError, counted] = await new Promise<Parameters<Parameters<Gate['hit']>[1]>>((resolve) =>
-    gate.hit(
-      verdict.caller as CachedKey,
-      once((...given) => resolve(given)),
-    ),
-  )
-  if (hitError) return unavailable(hitError, requestId)
-  if (!counted?.ok) return refuse(refusals, counted!.reason, requestId)
-  const { version, rateLimitRpm } = counted.caller as CachedKey
-  const status = counted.count <= rateLimitRpm ? 200 : 429
-  return { status, version, limit: rateLimitRpm, resetAtS: counted.resetAtS, requestId }
-}
-
-/** A callback that is called again is an answer given twice. */
-function once<T extends unknown[]>(answer: (...given: T) => void) {
-  let answered = false
-  return (...given: T) => {
-    if (answered) throw new Error('answered twice')
-    answered = true
-    answer(...given)
-  }
-}
-
-async function refuse(refusals: Refusals, reason: string, requestId: string): Promise<Decided> {
-  try {
-    await refusals.record({ requestId, reason, ip: null } as RefusalRecord)
-  } catch (error) {
-    return unavailable(error as Error, requestId)
-  }
-  return { status: 401, version: null, limit: null, resetAtS: 0, requestId }
-}
-
-function unavailable(error: Error, requestId: string): Decided {
-  if ((error as { statusCode?: number }).statusCode !== 503) throw error
-  return { status: 503, version: null, limit: null, resetAtS: 0, requestId }
+      ({ reason }) => refusals.record({ requestId, reason, ip: null } as RefusalRecord),
+      (error, counted) => {
+        if (answered) throw new Error('answered twice')
+        answered = true
+        const status = error?.statusCode ?? 200
+        const cause = error?.cause as { statusCode?: number } | undefined
+        if (status === 503 && cause !== undefined && cause.statusCode !== 503) return reject(cause)
+        resolve({
+          status: status as Decided['status'],
+          version: counted?.caller.version ?? null,
+          limit: counted?.caller.rateLimitRpm ?? null,
+          resetAtS: counted?.resetAtS ?? 0,
+          requestId,
+        })
+      },
+    )
+  })
 }
