@@ -26,7 +26,9 @@ t.test('only what a late reply or a clock that is set back cannot explain is a s
 
   t.equal(reply(10, 1000), false, 'the server has set its clock back')
   t.equal(reply(10, 5302), false, 'it may be right again')
-  t.equal(reply(60_001, 1000), false)
-  t.equal(reply(10, 1151), true)
+  t.equal(reply(60_001, 5302), false)
+  t.equal(reply(10, 1151), true, 'the lowest of the last minute counts')
+  t.equal(reply(60_001, 1151), false)
+  t.equal(reply(10, 1151), false, 'and none from before')
   t.end()
 })
