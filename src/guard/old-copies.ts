@@ -41,7 +41,6 @@ export function createOldCopies(outageTtlMs: number): OldCopies {
   function startOver() {
     learned = null
     sent = null
-    countedUntilMs = 0
     allowed.untilMs = 0
   }
 
