@@ -15,7 +15,7 @@ import type { HeaderName } from '../../schemas/header.ts'
 import { version } from '../version.ts'
 import type { OpenApiDocument, Operation, Response, Schema } from './document-types.ts'
 import { exampleOf } from './example.ts'
-import { alwaysSent, byStatus, errorCodesOf, errorResponse, headersOf } from './responses.ts'
+import { alwaysSent, byStatus, errorCodesOf, errorResponse, headersOf, memberOf } from './responses.ts'
 
 export interface OpenApiOptions {
   title: string
@@ -136,6 +136,7 @@ function libraryForm(schema: FastifySchema, place: Place): FastifySchema {
     security: place.security,
     [carried]: {
       codes: errorCodesOf(schema, [...place.errors, ...errors]),
+      member: memberOf(schema),
       sends,
       headers: place.headers,
     },
@@ -191,7 +192,7 @@ function complete(made: OpenApiDocument, serverUrl: string, docsBase: string): O
   return document
 
   function completeOperation(operation: Operation & { [carried]?: Carried }) {
-    const { codes, headers, sends } = operation[carried]!
+    const { codes, member, headers, sends } = operation[carried]!
     delete operation[carried]
     const bodies = Object.values(operation.requestBody?.content ?? {})
     // Only where `{}` would do, a body may be left out.
@@ -203,7 +204,7 @@ function complete(made: OpenApiDocument, serverUrl: string, docsBase: string): O
     }
     for (const media of bodies) media.example ??= exampleOf(media.schema, schemas, operation.operationId)
     for (const [status, ofStatus] of byStatus(codes)) {
-      const response = errorResponse(ofStatus, headers, docsBase)
+      const response = errorResponse(ofStatus, headers, { member, docsBase })
       // Operations without a key send other headers.
       const isShared = ofStatus.length === 1 && operation.security.length > 0
       operation.responses[status] = isShared ? shared(ofStatus[0]!, response) : response
@@ -226,6 +227,7 @@ const acceptsNothing = ({ type, required = [], minProperties = 0 }: Schema) =>
 
 interface Carried {
   codes: ErrorCode[]
+  member: string
   headers: readonly HeaderName[]
   sends: readonly HeaderName[]
 }

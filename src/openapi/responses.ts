@@ -32,6 +32,17 @@ const headersOfErrors: { [code in ErrorCode]?: HeaderName } = {
   service_unavailable: 'retry-after',
 }
 
+/** What `param` usually names. Of a missing or invalid parameter, it is a member of the request. */
+const usualParams: { [code in ErrorCode]?: string } = {
+  unknown_parameter: 'colour',
+  unauthorized: 'authorization',
+  operator_unauthorized: 'authorization',
+  not_found: 'id',
+  key_not_active: 'id',
+  key_already_rotated: 'id',
+  external_id_taken: 'external_id',
+}
+
 export const alwaysSent: readonly HeaderName[] = ['x-request-id', 'x-content-type-options']
 export const rateHeaders: readonly HeaderName[] = [
   'x-ratelimit-limit',
@@ -41,11 +52,18 @@ export const rateHeaders: readonly HeaderName[] = [
 
 interface Wanting {
   required?: string[]
+  properties?: object
   minProperties?: number
   items?: Wanting
 }
 const wantsMembers = (body: Wanting | undefined): boolean =>
   body !== undefined && Boolean(body.required ?? body.minProperties ?? wantsMembers(body.items))
+
+/** A member that a request may lack, or have with a wrong value; "" if there is none. */
+export function memberOf({ body, querystring }: { body?: unknown; querystring?: unknown }): string {
+  const { required = [], properties = {} } = (body ?? querystring ?? {}) as Wanting
+  return required[0] ?? Object.keys(properties)[0] ?? ''
+}
 
 /** In the order of the table. `listed`: the codes of the listener and of the route itself. */
 export function errorCodesOf(
@@ -73,13 +91,13 @@ export function byStatus(codes: readonly ErrorCode[]): Map<number, ErrorCode[]> 
 }
 
 /**
- * One example for each code. `usual`: what the listener sets on each response, once the request has
+ * One example for each code. `member`: of the request, as `param`. `usual`: what the listener sets on each response, once the request has
  * come far enough.
  */
 export function errorResponse(
   codes: readonly ErrorCode[],
   usual: readonly HeaderName[],
-  docsBase: string,
+  { member, docsBase }: { member: string; docsBase: string },
 ): Response {
   const rows: ErrorRow[] = codes.map((code) => errorTable[code])
   const later = codes.includes('unauthorized') ? usual.filter((name) => !rateHeaders.includes(name)) : usual
@@ -87,7 +105,7 @@ export function errorResponse(
   const isEarly = codes.some((code) => early.has(code))
   const examples = codes.map((code) => [
     code,
-    { summary: errorTable[code].message, value: errorExample(code, docsBase) },
+    { summary: errorTable[code].message, value: errorExample(code, member, docsBase) },
   ])
   const content: MediaType = {
     schema: { $ref: '#/components/schemas/ErrorEnvelope' },
@@ -114,8 +132,10 @@ export const headersOf = (names: readonly HeaderName[], required: boolean): Reco
     }),
   )
 
-function errorExample(code: ErrorCode, docsBase: string) {
+function errorExample(code: ErrorCode, member: string, docsBase: string) {
   const { type, message, suggestion }: ErrorRow = errorTable[code]
+  const isAboutMember = code === 'missing_parameter' || code === 'invalid_parameter'
+  const param = isAboutMember ? member : (usualParams[code] ?? '')
   const [request_id] = responseHeaders['x-request-id'].examples as [string]
-  return { error: { type, code, message, param: '', docs_url: docsBase + code, request_id, suggestion } }
+  return { error: { type, code, message, param, docs_url: docsBase + code, request_id, suggestion } }
 }

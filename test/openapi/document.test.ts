@@ -1,7 +1,9 @@
 // The API documents: whole, and clean by the rules that others check them by.
 import { createConfig, lintFromString } from '@redocly/openapi-core'
 import t from 'tap'
+import type { ErrorEnvelope } from '../../schemas/error.ts'
 import { CreateKeyBody, withMaxRateLimit } from '../../schemas/key.ts'
+import type { Response } from '../../src/openapi/document-types.ts'
 import { listeners } from './documents.ts'
 
 const ofOperators = ['createUser', 'updateUser', 'createKey', 'updateKey', 'scanForKeys']
@@ -45,6 +47,22 @@ for (const [name, { document, routes }] of Object.entries(await listeners())) {
     )
   })
 }
+
+t.test('the example of an error names what it is about', async (t) => {
+  const { paths, components } = (await listeners()).public!.document
+  const params = (response: unknown) =>
+    Object.entries((response as Response).content!['application/json']!.examples!).map(
+      ([code, { value }]) => [code, (value as ErrorEnvelope).error.param],
+    )
+  t.strictSame(Object.fromEntries(params(paths['/v1/keys']!.post!.responses[400])), {
+    invalid_json: '',
+    missing_parameter: 'name',
+    unknown_parameter: 'colour',
+    invalid_parameter: 'name',
+    bad_request: '',
+  })
+  t.strictSame(params(components.responses.Unauthorized), [['unauthorized', 'authorization']])
+})
 
 t.test('the example of a limit is within that of the operator', async (t) => {
   for (const [maximum, example] of [
