@@ -501,7 +501,7 @@ export interface Fences {
 
 /** Which keys have changed in Postgres. */
 export interface KeyChanges extends ReadFrom {
-  /** What this reply knows of: to ask from, next time. */
+  /** What this reply knows of: send it as `since` with the next report. */
   known: string
   /**
    * Ids of keys, and of users for all of their keys. null: unknown, because nothing was asked, the last
@@ -513,8 +513,8 @@ export interface KeyChanges extends ReadFrom {
 export interface InstanceStore {
   fences: Fences
   /**
-   * `fence`: the instance's current one. Resolves to the latest one. `since`: what the last
-   * reply knew of, or null.
+   * `fence`: the instance's current one. Resolves to the latest one. `since`: the `known` of the
+   * last reply, or null before the first.
    */
   report(
     report: InstanceReport,

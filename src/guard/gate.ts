@@ -41,7 +41,7 @@ export interface Gate {
   readonly cacheMisses: number
   /** Stops trusting every copy read before now: the counter may have lost changes made since. */
   invalidateBefore(): void
-  /** Makes no look-up of its own any more. Resolves when none is under way. */
+  /** Stops background look-ups. Resolves when no look-up is under way. */
   close(): Promise<void>
 }
 
@@ -112,7 +112,10 @@ export function createGate(options: GateOptions): Gate {
     }, onFailure)
   }
 
-  /** Only what was read after the lease began. */
+  /**
+   * Call this only with a read that began after the lease was returned: an earlier one may lack the
+   * change.
+   */
   function confirm({ key }: Found, version: number | Lease) {
     if (typeof version === 'string') counter.confirm({ keyId: key.id, version: key.version }, version)
   }

@@ -47,7 +47,7 @@ export interface KeyReader {
    * if it is still usable.
    */
   refresh(key: CachedKey, onRead: (found: Found) => void): void
-  /** Makes no look-up of its own any more. Resolves when none is under way. */
+  /** Stops background look-ups. Resolves when no look-up is under way. */
   close(): Promise<void>
 }
 

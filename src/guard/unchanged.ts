@@ -16,7 +16,7 @@ export interface Unchanged {
   readonly latest: { asOfMs: number }
   /** Does nothing if the key may have changed. */
   renew(key: CachedKey): void
-  /** What to ask from. */
+  /** The `known` of the last reply, to send with the next question; null before the first. */
   since(): string | null
   /** `askedAtMs`: before the question was sent. */
   learn(changes: KeyChanges, askedAtMs: number): void
@@ -28,7 +28,10 @@ const changedMax = 10_000
 export function createUnchanged(): Unchanged {
   const latest = { asOfMs: 0 }
   let changes: KeyChanges | null = null
-  /** The first of the replies. */
+  /**
+   * When the first reply arrived, by performance.now(), or a later one that could not list the
+   * changes. Copies read before it are not renewed.
+   */
   let fromMs = Infinity
   /** When the instance learned of the last change of a key or a user. */
   const changedAtMs = new Map<string, number>()
