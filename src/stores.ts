@@ -178,7 +178,7 @@ export interface StoredKey {
   expiresAt: number | null
   revokedAt: number | null
   lastUsedAt: number | null
-  /** When it was read, by the database's clock. */
+  /** Its state when it was read, by the database's clock. */
   state: KeyState
 }
 
@@ -206,7 +206,10 @@ export interface KeyUse {
   atS: number
 }
 
-/** Ids of keys. */
+/**
+ * Ids of keys. `confirmed`: still as the instance has them. `skipped`: their rows are locked, so
+ * nothing was written.
+ */
 export interface TouchedKeys extends ReadFrom {
   confirmed: string[]
   skipped: string[]
@@ -424,7 +427,7 @@ export interface UsageStore {
   /**
    * The points of a key, oldest first, and the starts of the steps that are incomplete. `live`: the
    * minutes that may not be stored yet, from the counter; `isLocal`: they are what this instance
-   * alone has counted.
+   * alone has counted. `lane`: the user's id or the operator, in whose queue to wait.
    */
   read(
     keyId: string,

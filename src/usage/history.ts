@@ -6,7 +6,7 @@ import { minuteOf } from '../rules/window.ts'
 import type { Counter, StoredKey, UsageStore } from '../stores.ts'
 
 export interface UsageHistory {
-  /** `lane`: in whose queue for a connection to wait. */
+  /** `lane`: the user's id or the operator, in whose queue for a connection to wait. */
   read(
     key: Pick<StoredKey, 'id' | 'rateLimitRpm' | 'createdAt'>,
     query: UsageQuery,
