@@ -47,7 +47,10 @@ const sequences = ['instance_fences']
 const readsAtOnce = 2
 /** The only one that the service can do without. */
 const dropPartitions = 'drop_audit_partitions'
-/** Also those that are called by others. The owner may have taken them from the public, too. */
+/**
+ * Includes functions that only other functions call: the owner may have revoked EXECUTE on them from
+ * PUBLIC.
+ */
 const functions = [
   'ensure_audit_partitions',
   'ensure_usage_partitions',

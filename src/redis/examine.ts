@@ -72,8 +72,8 @@ async function settled(counter: Counter) {
 const unknownScript = '0'.repeat(40)
 
 /**
- * Of what the counter has not tried. The first call of a script on a connection is an EVAL, and only
- * while a slot moves does a cluster demand ASKING.
+ * Tries the commands that the counter has not sent yet, and returns those that were refused. The first
+ * call of a script on a connection is an EVAL, and a cluster demands ASKING only while a slot moves.
  */
 async function refusals(client: Redis | Cluster, nodes: Redis[]): Promise<Outage[]> {
   const tries = nodes.flatMap((node) => [
@@ -113,8 +113,8 @@ const adviceByReason: [RegExp, string][] = [
 ]
 
 /**
- * Finds out why servers just hang up, by asking one of them. With TLS, a fault may also be what is left
- * of another one, which the client had no time to read. Other outages explain themselves.
+ * Finds out why servers just hang up, by asking one of them. With TLS, another fault may look like a
+ * TLS fault, because the client had no time to read the real one. Other outages explain themselves.
  */
 async function explained(outages: readonly Outage[], { nodes, tls }: RedisServers) {
   const others = outages.filter(({ cause }) => cause !== 'disconnected' && !(tls && cause === 'tls'))
