@@ -13,7 +13,7 @@ import {
 export const expiresAtEndS = 4_102_444_800
 export const rateLimitMax = 1_000_000_000
 export const nameMaxLength = 255
-/** Of a query: a browser's "Copy as cURL" has a dozen headers and all cookies around a key. */
+/** Characters in a look-up: a browser's "Copy as cURL" has a dozen headers and all cookies around a key. */
 export const lookupMaxLength = 8192
 
 /**

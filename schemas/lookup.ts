@@ -21,9 +21,7 @@ export const LookupBody = Type.Object(
 
 const stateOf = <const S extends readonly string[]>(states: S) =>
   Type.Unsafe<S[number]>({ type: 'string', enum: states })
-/** Of the key. */
 const keyState = stateOf(operatorKeyStates)
-/** Of the user. */
 const userState = stateOf(['active', 'deleted'])
 
 /** One kind of answer: `type` says which, and so which members there are. */

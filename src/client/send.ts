@@ -71,7 +71,7 @@ export function createSend(token: string, options: ClientOptions): Send {
     const following = given.signal && follow(given.signal)
     const call = following === undefined ? given : { ...given, signal: following.signal }
     try {
-      /** Of an attempt that may have been carried out. */
+      /** The error of an attempt that may have been carried out. */
       let uncertain: LatchkeyError | undefined
       for (let attempt = 0; ; attempt++) {
         try {

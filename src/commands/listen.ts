@@ -20,7 +20,7 @@ export async function addressesOf({ opsHost, host }: Config): Promise<[ops: stri
 }
 
 interface Listener {
-  /** Of the variables that set its host and port. */
+  /** What the names of its HOST and PORT variables begin with. */
   prefix: 'OPS_' | ''
   server: FastifyInstance
   host: string

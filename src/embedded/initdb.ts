@@ -91,8 +91,7 @@ export function handOver(cluster: string, { owner }: Launch): void {
 }
 
 /**
- * Left by a start that was killed. If its initdb is still writing there, the next start removes the
- * rest.
+ * Removes what a killed start left. If its initdb is still writing, the next start removes the rest.
  */
 export function removeHalfMade(dir: DataDir): void {
   for (const entry of readdirSync(dir.path).filter((name) => name.startsWith(halfMade))) {

@@ -79,7 +79,7 @@ function write(path: string, role: Role, place: (from: string, to: string) => vo
   }
 }
 
-/** By its owner; another owner's lock stays. */
+/** For the owner; leaves a lock that another owner has taken. */
 export function unlock(path: string): void {
   if (!isTakenOver(path)) rmSync(path, { force: true })
 }
@@ -108,7 +108,7 @@ const touchScript = `
     } catch {}
   }, everyMs)`
 
-/** Until the returned function is called. */
+/** Touches the lock file every `touchEveryMs`, in a thread, until the returned function is called. */
 export function keepTouching(path: string): () => void {
   const workerData = { path, everyMs: touchEveryMs }
   // A module that the application preloads, by argument or by NODE_OPTIONS, may fail in a thread.

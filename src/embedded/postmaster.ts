@@ -160,8 +160,8 @@ export function tellToStop(dir: DataDir): void {
 }
 
 /**
- * For one whose directory has a new owner. An orderly stop would write to the files and remove the
- * new owner's postmaster.pid.
+ * Kills a Postgres whose directory has a new owner. An orderly stop would write to the files and
+ * remove the new owner's postmaster.pid.
  */
 export function killPostmaster({ pid }: Postmaster): void {
   try {

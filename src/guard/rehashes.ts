@@ -14,7 +14,7 @@ const timeoutMs = 5000
 
 export function createRehashes(options: {
   keys: Pick<KeyStore, 'rehash'>
-  /** Of HASH_SECRET. */
+  /** The id of HASH_SECRET. */
   secretId: string
   onBatch: (size: number) => void
 }): Rehashes {

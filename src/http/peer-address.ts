@@ -12,7 +12,7 @@ export function rememberAddresses(server: Server) {
   const read = (connection: Socket) => void connection.remoteAddress
   // `secureConnection` is for applications that speak TLS, where requests have another socket.
   for (const event of ['connection', 'secureConnection']) server.on(event, read)
-  // Of HTTP/2. Once its client has cancelled it, a stream no longer knows its connection.
+  // HTTP/2: once the client has cancelled a stream, it no longer knows its connection.
   server.on('stream', (stream: ServerHttp2Stream) => {
     Object.assign(stream, { remoteAddress: stream.session?.socket.remoteAddress })
   })

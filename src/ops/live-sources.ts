@@ -19,7 +19,7 @@ const lane = 'operator:dashboard'
 const keysShown = 10
 
 export function liveSources({ service, board, fleet }: LiveSourcesOptions) {
-  /** Of this second. Two events are made from it. */
+  /** The reading of this second, which feeds two events. */
   let reading: Promise<FleetView>
 
   async function busiest(minute: WhichMinute) {

@@ -10,9 +10,9 @@ import { crc32 } from 'node:zlib'
 export interface TokenFormat {
   /** KEY_PREFIX. */
   readonly prefix: string
-  /** Of every token, in characters. */
+  /** Characters in every token. */
   readonly tokenLength: number
-  /** Of the part that may be shown. */
+  /** Characters in the part that may be shown. */
   readonly displayPrefixLength: number
   /** A new secret. */
   mint(): string

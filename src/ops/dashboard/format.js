@@ -9,7 +9,7 @@ const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' })
 const dayAndClock = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'long' })
 
 export const count = (value) => whole.format(value)
-/** Of a rate or a duration. */
+/** For rates and durations. */
 export const figure = (value) => (value === null || value === undefined ? '–' : short.format(value))
 export const percent = (used, limit) => `${whole.format(Math.round((100 * used) / limit))} %`
 export const timeOf = (seconds) => clock.format(seconds * 1000)

@@ -9,7 +9,7 @@ const notStored =
   'The token is right, but this browser did not store the session. Allow cookies for this address. If this host name also has a session over https, log out there first.'
 
 token.focus()
-// Of the page that was here before.
+// Set by the page that led here.
 fault.textContent = sessionStorage.getItem('note')
 sessionStorage.removeItem('note')
 form.addEventListener('submit', async (event) => {
