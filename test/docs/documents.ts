@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import type { Services } from '../services/index.ts'
-import { besideService, inFreshCopy, root } from './sessions.ts'
+import { besideService, inFreshCopy, root } from './surroundings.ts'
 import { isAsDocumented, type Names, type Step, stepsOf, translated } from './transcript.ts'
 
 export interface Document {
@@ -65,10 +65,10 @@ export async function runUntilAsDocumented(t: Test, services: Services, document
 }
 
 async function runDocument(t: Test, services: Services, { markdown, steps }: Document): Promise<Run | null> {
-  const session = await (steps.some(isStart) ? inFreshCopy(t) : besideService(t, services, markdown))
-  if (session === null) return null
-  const { shell } = session
-  let { seen } = session
+  const surroundings = await (steps.some(isStart) ? inFreshCopy(t) : besideService(t, services, markdown))
+  if (surroundings === null) return null
+  const { shell } = surroundings
+  let { seen } = surroundings
   const ran: Ran[] = []
   let repeated: { from: number; seen: Names; left: number } | null = null
   while (ran.length < steps.length) {

@@ -4,7 +4,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import { documentNames } from './documents.ts'
-import { root } from './sessions.ts'
+import { root } from './surroundings.ts'
 
 const textOf = (file: string) => readFileSync(join(root, file), 'utf8').replace(/^```.*?^```$/gms, '')
 

@@ -7,7 +7,7 @@ import t from 'tap'
 import { onPath } from '../services/binaries.ts'
 import { useServices } from '../services/index.ts'
 import { documents, programsOf, runUntilAsDocumented } from './documents.ts'
-import { root } from './sessions.ts'
+import { root } from './surroundings.ts'
 import { rewritten } from './transcript.ts'
 
 const services = await useServices(t)

@@ -15,7 +15,7 @@ import type { Names } from './transcript.ts'
 
 export const root = fileURLToPath(new URL('../../', import.meta.url))
 
-export interface Session {
+export interface Surroundings {
   shell: Shell
   seen: Names
 }
@@ -24,7 +24,7 @@ export interface Session {
  * For a document that starts the service itself: in a clone, with everything that npm installs and
  * what was built here before. `test/run/build.test.ts` builds from nothing.
  */
-export async function inFreshCopy(t: Test): Promise<Session> {
+export async function inFreshCopy(t: Test): Promise<Surroundings> {
   // Inside the project, whose node_modules it finds.
   const folder = await mkdtemp(join(root, '.tap', 'clone-'))
   t.teardown(() => rm(folder, { recursive: true, maxRetries: 3 }))
@@ -50,7 +50,11 @@ const operatorToken = 'a-token-of-the-documents'
  * KEY is its first key. The shell has its environment, and the operator's token as OPS_TOKEN. Null
  * without a redis-server.
  */
-export async function besideService(t: Test, services: Services, markdown: string): Promise<Session | null> {
+export async function besideService(
+  t: Test,
+  services: Services,
+  markdown: string,
+): Promise<Surroundings | null> {
   const redis = await startPrivateRedis(t)
   if (redis === null) return null
   const databaseUrl = await services.createDatabase()
