@@ -1,6 +1,7 @@
 /**
- * The text of each figure in docs/reliability.md, by the name of its row. Every number is one that the run has counted: what a
- * text claims in words or as a constant would be claimed by a run that never looked. Line breaks count as spaces.
+ * The text of each figure in docs/reliability.md, by the name of its row. Every number is one that
+ * the run has counted: what a text claims in words or as a constant would be claimed by a run that
+ * never looked. Line breaks count as spaces.
  */
 
 const rolling = `{restarts} restarts, {failed} of {requests} requests failed, p99 {p99Ms} ms,

@@ -1,4 +1,7 @@
-/** Instances of the service on real servers, for tests: started in this process, closed at the end of the test. */
+/**
+ * Instances of the service on real servers, for tests: started in this process, closed at the end
+ * of the test.
+ */
 import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import { pino } from 'pino'
@@ -15,8 +18,9 @@ import type { Services } from './services/index.ts'
 import { scaled } from './soak.ts'
 
 /**
- * How many times longer than in production an instance waits for Redis and Postgres. A busy machine may take longer than 100 ms
- * to answer; only tests of the time limits themselves, and the soak, use the real ones.
+ * How many times longer than in production an instance waits for Redis and Postgres. A busy machine
+ * may take longer than 100 ms to answer; only tests of the time limits themselves, and the soak,
+ * use the real ones.
  */
 const usualPatience = scaled(20, 1)
 export const realTimeLimits = { patience: 1 }

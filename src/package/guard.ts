@@ -26,7 +26,10 @@ export type Authorization = string | readonly string[] | null | undefined
 
 /** What the audit log stores of a refused request. */
 export interface Request {
-  /** Shown to the client and stored: 1 to 64 visible ASCII characters, never the client's own. Minted unless given. */
+  /**
+   * Shown to the client and stored: 1 to 64 visible ASCII characters, never the client's own.
+   * Minted unless given.
+   */
   requestId?: string | undefined
   method?: string | undefined
   /** A query string is not stored. */
@@ -54,7 +57,8 @@ export interface Refused extends Answer {
 
 export interface Guard {
   /**
-   * Resolves once the request is counted, or its refusal committed. Never rejects: what cannot be decided is a 503.
+   * Resolves once the request is counted, or its refusal committed. Never rejects: what cannot be
+   * decided is a 503.
    */
   check(authorization: Authorization, request?: Request): Promise<Passed | Refused>
   /** For Prometheus, in its text format. */

@@ -73,7 +73,10 @@ t.test("creations racing with their user's deletion leave no usable key", async 
   }
 })
 
-/** Sends the head of a request, waits until it was authenticated and counted, runs `meanwhile`, and then sends the body. */
+/**
+ * Sends the head of a request, waits until it was authenticated and counted, runs `meanwhile`, and
+ * then sends the body.
+ */
 async function interrupted(request: string, token: string, json: unknown, meanwhile: () => Promise<unknown>) {
   const body = JSON.stringify(json)
   const socket = connect(instance.port, '127.0.0.1')

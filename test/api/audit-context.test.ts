@@ -1,4 +1,5 @@
-// What the audit entry of a refusal says about the request: what a trusted gateway was asked for, and whose key it may have been.
+// What the audit entry of a refusal says about the request: what a trusted gateway was asked for,
+// and whose key it may have been.
 import t from 'tap'
 import { type Ask, type Instance, makeCaller, startInstance } from '../instance.ts'
 import { openDatabase, useServices } from '../services/index.ts'

@@ -19,7 +19,10 @@ const verify = ({ token }: { token: string }, { port } = instance) =>
   sendRaw(port, 'GET', '/v1/verify', [`Authorization: Bearer ${token}`])
 const reference = await sendRaw(instance.port, 'GET', '/v1/verify')
 
-/** The same 401 as without a header. Gives the one audit entry, which is there by the time the client has its response. */
+/**
+ * The same 401 as without a header. Gives the one audit entry, which is there by the time the
+ * client has its response.
+ */
 async function expectRefused(t: Test, answer: RawAnswer, reason: RefusalReason, what: string = reason) {
   t.equal(answer.uniform, reference.uniform, `${what}: the same bytes`)
   const entries = await instance.service.stores.audit.find(answer.body.error.request_id)

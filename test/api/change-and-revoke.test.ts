@@ -1,4 +1,5 @@
-// PATCH and DELETE /v1/keys/{id}: both hold on every instance once they are answered. Values are tested in values.test.ts.
+// PATCH and DELETE /v1/keys/{id}: both hold on every instance once they are answered. Values are
+// tested in values.test.ts.
 import t from 'tap'
 import { type Instance, makeCaller, makeKey, startInstance } from '../instance.ts'
 import { openDatabase, useServices } from '../services/index.ts'

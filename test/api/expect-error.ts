@@ -1,4 +1,7 @@
-/** What each error answer must be, by the design's table. Written out again here: the product's own table is what is tested. */
+/**
+ * What each error answer must be, by the design's table. Written out again here: the product's own
+ * table is what is tested.
+ */
 import { FormatRegistry, type TSchema, TypeRegistry } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
 import type { Test } from 'tap'

@@ -1,4 +1,5 @@
-// GET /v1/keys/{id} and GET /v1/keys: a user sees all its own keys, in any state, newest first, one page at a time.
+// GET /v1/keys/{id} and GET /v1/keys: a user sees all its own keys, in any state, newest first, one
+// page at a time.
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
@@ -124,7 +125,10 @@ const anyPageSizes = fc.oneof(
   fc.array(fc.integer({ min: 1, max: 100 }), { minLength: 1, maxLength: 20 }),
 )
 
-/** The ids of all pages of these sizes, the last of which repeats. `between` runs while each page is asked for. */
+/**
+ * The ids of all pages of these sizes, the last of which repeats. `between` runs while each page is
+ * asked for.
+ */
 async function walk(token: string, sizes: number[], status?: string, between?: () => Promise<unknown>) {
   const seen: string[] = []
   for (let page = 0; ; page++) {

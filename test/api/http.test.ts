@@ -1,5 +1,6 @@
-// Requests at the edges of HTTP/1.1, as bytes that no client library would send. What the parser refuses is tested in
-// test/plugins/errors-of-the-parser.test.ts and test/security/hostile-bytes.test.ts.
+// Requests at the edges of HTTP/1.1, as bytes that no client library would send. What the parser
+// refuses is tested in test/plugins/errors-of-the-parser.test.ts and
+// test/security/hostile-bytes.test.ts.
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import t from 'tap'

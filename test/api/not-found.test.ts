@@ -1,4 +1,5 @@
-// What is not there: ids, paths, and methods of a path. test/security/uniformity.test.ts has the ids that are one and the same 404.
+// What is not there: ids, paths, and methods of a path. test/security/uniformity.test.ts has the
+// ids that are one and the same 404.
 import t from 'tap'
 import { makeCaller, startInstance } from '../instance.ts'
 import { useServices } from '../services/index.ts'

@@ -1,4 +1,7 @@
-/** Tests that count must not run across the turn of a minute: `work` runs again in the next one, with new keys of its own. */
+/**
+ * Tests that count must not run across the turn of a minute: `work` runs again in the next one,
+ * with new keys of its own.
+ */
 import type { Answer } from '../instance.ts'
 
 const attemptsMax = 3

@@ -1,4 +1,7 @@
-/** Requests as bytes and answers as bytes: what `fetch` would refuse to send, and what it hides of an answer. */
+/**
+ * Requests as bytes and answers as bytes: what `fetch` would refuse to send, and what it hides of
+ * an answer.
+ */
 import { connect } from 'node:net'
 import type { Answer } from '../instance.ts'
 

@@ -6,7 +6,10 @@ import type postgres from 'postgres'
 import { lockWaitOf } from '../process/held-at-start.ts'
 import { until } from '../process/until.ts'
 
-/** Sends the request, and resets the connection while the key is looked up. Resolves to the entry of the audit log. */
+/**
+ * Sends the request, and resets the connection while the key is looked up. Resolves to the entry of
+ * the audit log.
+ */
 export async function resetWhileLookedUp(
   sql: postgres.Sql,
   server: Server,

@@ -1,4 +1,5 @@
-// POST /v1/keys/{id}/rotate: the successor at once, and the old key until the end of its grace period, on every instance.
+// POST /v1/keys/{id}/rotate: the successor at once, and the old key until the end of its grace
+// period, on every instance.
 import t from 'tap'
 import { type Ask, makeCaller, makeKey, startInstance } from '../instance.ts'
 import { openDatabase, useServices } from '../services/index.ts'

@@ -1,4 +1,5 @@
-// A key exists once, in the response that creates it: never in another response, Postgres, Redis, the log or the metrics.
+// A key exists once, in the response that creates it: never in another response, Postgres, Redis,
+// the log or the metrics.
 import { createHmac } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { hashSecret, type Instance, makeCaller, startInstance } from '../instance.ts'

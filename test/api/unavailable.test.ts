@@ -1,4 +1,5 @@
-// While Postgres is down, what cannot be decided is a 503 that says when to come back, and never a 401 or a 404.
+// While Postgres is down, what cannot be decided is a 503 that says when to come back, and never a
+// 401 or a 404.
 import t from 'tap'
 import { makeCaller, makeKey, realTimeLimits, startInstance, startOps } from '../instance.ts'
 import { parsePrometheus } from '../process/prometheus.ts'

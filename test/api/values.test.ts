@@ -1,4 +1,5 @@
-// Bodies as properties: every valid one is accepted and returned exactly, every other is refused by name and creates nothing.
+// Bodies as properties: every valid one is accepted and returned exactly, every other is refused by
+// name and creates nothing.
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'

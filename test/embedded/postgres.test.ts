@@ -1,4 +1,5 @@
-// The Postgres that Latchkey starts by itself: who owns DATA_DIR, what survives a kill, and as which user it runs.
+// The Postgres that Latchkey starts by itself: who owns DATA_DIR, what survives a kill, and as
+// which user it runs.
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import fs, {

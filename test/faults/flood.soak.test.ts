@@ -1,4 +1,5 @@
-// A client guesses keys, as many as a machine can send: memory stays flat, keys in use are served, and each refusal is recorded.
+// A client guesses keys, as many as a machine can send: memory stays flat, keys in use are served,
+// and each refusal is recorded.
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'

@@ -1,4 +1,5 @@
-// The gateways of examples/ in front of a service: three instances decide who gets in, whatever becomes of them.
+// The gateways of examples/ in front of a service: three instances decide who gets in, whatever
+// becomes of them.
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, request } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'

@@ -1,4 +1,5 @@
-// The reference pages, as a reader uses them: every link leads somewhere, and every command works when pasted into a shell.
+// The reference pages, as a reader uses them: every link leads somewhere, and every command works
+// when pasted into a shell.
 import { execFile } from 'node:child_process'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -1,4 +1,5 @@
-// Keys over the admin API: any user's, by the rules of the callers' own routes, and changed everywhere when the answer comes.
+// Keys over the admin API: any user's, by the rules of the callers' own routes, and changed
+// everywhere when the answer comes.
 import t from 'tap'
 import { type Code, expectError } from '../api/expect-error.ts'
 import { nowS } from '../api/values.ts'

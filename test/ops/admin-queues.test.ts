@@ -1,4 +1,5 @@
-// Each operator waits for a connection in a queue of their own: one whose questions get stuck holds up neither others nor callers.
+// Each operator waits for a connection in a queue of their own: one whose questions get stuck holds
+// up neither others nor callers.
 import t from 'tap'
 import { makeCaller } from '../instance.ts'
 import { until } from '../process/until.ts'

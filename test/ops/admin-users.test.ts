@@ -1,4 +1,5 @@
-// Users over the admin API: what each route takes and answers, and that what it changes holds everywhere and names the operator.
+// Users over the admin API: what each route takes and answers, and that what it changes holds
+// everywhere and names the operator.
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'

@@ -1,4 +1,7 @@
-/** What the tests of the admin API share: instances with an ops listener each, operators, and what is in the audit log. */
+/**
+ * What the tests of the admin API share: instances with an ops listener each, operators, and what
+ * is in the audit log.
+ */
 import type { Test } from 'tap'
 import { type Ask, startInstance, startOps } from '../instance.ts'
 import { until } from '../process/until.ts'

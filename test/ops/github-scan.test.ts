@@ -1,4 +1,5 @@
-// GitHub's reports of leaked keys: only those that it has signed count, and then the keys are revoked everywhere.
+// GitHub's reports of leaked keys: only those that it has signed count, and then the keys are
+// revoked everywhere.
 import { once } from 'node:events'
 import { rename, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'

@@ -1,4 +1,5 @@
-// The alerts, the Grafana dashboard and the runbook: what they name exists, in a live service and in each other.
+// The alerts, the Grafana dashboard and the runbook: what they name exists, in a live service and
+// in each other.
 import { spawnSync } from 'node:child_process'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'

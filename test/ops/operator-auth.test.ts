@@ -1,4 +1,5 @@
-// Who may use the ops listener: with OPS_TOKEN, its holders; without, requests from this machine that name this machine.
+// Who may use the ops listener: with OPS_TOKEN, its holders; without, requests from this machine
+// that name this machine.
 import type { AddressInfo } from 'node:net'
 import Fastify from 'fastify'
 import t, { type Test } from 'tap'

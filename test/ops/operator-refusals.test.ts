@@ -1,4 +1,5 @@
-// Whom the ops listener refuses: each refusal is in the audit log before it is answered, and an address has few a minute.
+// Whom the ops listener refuses: each refusal is in the audit log before it is answered, and an
+// address has few a minute.
 import t, { type Test } from 'tap'
 import { expectError } from '../api/expect-error.ts'
 import { sendBytes } from '../api/raw-http.ts'

@@ -1,5 +1,6 @@
-// Runs the commands that it reads from stdin in this one process: most of a command's time is its start. Each line is JSON: the
-// words, and the whole environment. Argument: the compiled src/commands/main.js, which runs at each import.
+// Runs the commands that it reads from stdin in this one process: most of a command's time is its
+// start. Each line is JSON: the words, and the whole environment. Argument: the compiled
+// src/commands/main.js, which runs at each import.
 import { createInterface } from 'node:readline'
 
 const main = process.argv[2]

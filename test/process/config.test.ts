@@ -1,4 +1,5 @@
-// The configuration: each variable's default, the values it accepts, and a refusal that names it and never shows its value.
+// The configuration: each variable's default, the values it accepts, and a refusal that names it
+// and never shows its value.
 import { writeFileSync } from 'node:fs'
 import fc from 'fast-check'
 import t from 'tap'

@@ -1,4 +1,5 @@
-// The whole environment is checked before anything starts. A fault names the variable and never shows its value.
+// The whole environment is checked before anything starts. A fault names the variable and never
+// shows its value.
 import t from 'tap'
 import { useServices } from '../services/index.ts'
 import { externalEnv, runLatchkey } from './latchkey.ts'

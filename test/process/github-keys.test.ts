@@ -1,4 +1,5 @@
-// GITHUB_SCANNING_KEYS_FILE: checked at the start and by doctor, and enough for GitHub where operators need a token.
+// GITHUB_SCANNING_KEYS_FILE: checked at the start and by doctor, and enough for GitHub where
+// operators need a token.
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'

@@ -1,4 +1,5 @@
-// What only a whole instance shows of its guard: which pool does what, what is looked up, and what happens when Redis comes back.
+// What only a whole instance shows of its guard: which pool does what, what is looked up, and what
+// happens when Redis comes back.
 import { readFileSync } from 'node:fs'
 import FakeTimers from '@sinonjs/fake-timers'
 import t from 'tap'

@@ -12,7 +12,10 @@ export interface Held {
 
 const body = JSON.stringify({ name: 'in flight' })
 
-/** A creation on a keep-alive connection that has sent half of its body. Resolves when the server has read that much. */
+/**
+ * A creation on a keep-alive connection that has sent half of its body. Resolves when the server
+ * has read that much.
+ */
 export async function holdCreation(t: Test, service: Serving, token: string): Promise<Held> {
   const agent = new Agent({ keepAlive: true })
   t.teardown(() => agent.destroy())

@@ -1,4 +1,5 @@
-// `last_used_at`: written soon (last-used.soak.test.ts checks how soon), and always current in what a client reads.
+// `last_used_at`: written soon (last-used.soak.test.ts checks how soon), and always current in what
+// a client reads.
 import t from 'tap'
 import { makeCaller, makeKey } from '../instance.ts'
 import { begin } from './last-used.ts'

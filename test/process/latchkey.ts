@@ -1,4 +1,5 @@
-// Latchkey as a user starts it: a process of its own, with the given arguments and environment and nothing else.
+// Latchkey as a user starts it: a process of its own, with the given arguments and environment and
+// nothing else.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'

@@ -1,4 +1,5 @@
-// What the service writes about requests: JSON lines, one for each at debug level. (That they hold no secret: test/security/canary.test.ts.)
+// What the service writes about requests: JSON lines, one for each at debug level. (That they hold
+// no secret: test/security/canary.test.ts.)
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'

@@ -1,4 +1,5 @@
-// Two instances on one database, only one of them with Redis: a change made on either holds on both once it is answered.
+// Two instances on one database, only one of them with Redis: a change made on either holds on both
+// once it is answered.
 import t, { type Test } from 'tap'
 import { deleteUser, type Instance, makeKey, makeUser, startInstance } from '../instance.ts'
 import { startPrivateRedis, useServices } from '../services/index.ts'

@@ -1,4 +1,5 @@
-// A DATABASE_URL that leads to something other than Postgres: it ends with a plain line, and opens few connections meanwhile.
+// A DATABASE_URL that leads to something other than Postgres: it ends with a plain line, and opens
+// few connections meanwhile.
 import t, { type Test } from 'tap'
 import { type Habit, startOddPort } from '../services/odd-ports.ts'
 import { externalEnv, runLatchkey, spawnLatchkey } from './latchkey.ts'

@@ -1,4 +1,5 @@
-// The ops listener: what a probe, a scraper and an operator see. (While Postgres is down: test/api/unavailable.test.ts.)
+// The ops listener: what a probe, a scraper and an operator see. (While Postgres is down:
+// test/api/unavailable.test.ts.)
 import t from 'tap'
 import { openGuarding } from '../../src/process/guarding.ts'
 import { newId } from '../../src/rules/id.ts'

@@ -1,5 +1,5 @@
-// The Prometheus text format (version 0.0.4), read strictly: what it does not allow throws. (`Nan` is prom-client's; Prometheus
-// reads numbers by Go's ParseFloat, which ignores case.)
+// The Prometheus text format (version 0.0.4), read strictly: what it does not allow throws. (`Nan`
+// is prom-client's; Prometheus reads numbers by Go's ParseFloat, which ignores case.)
 const sampleLine =
   /^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\"n])*",?)*)\})? (NaN|Nan|[+-]?(?:Inf|[0-9.]+(?:e[+-]?[0-9]+)?))(?: -?[0-9]+)?$/
 const suffixes = /_(?:bucket|sum|count)$/

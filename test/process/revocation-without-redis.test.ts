@@ -1,4 +1,5 @@
-// A revocation holds even if the instance that revokes cannot reach the Redis that the others use: its answer waits until it does.
+// A revocation holds even if the instance that revokes cannot reach the Redis that the others use:
+// its answer waits until it does.
 import t, { type Test } from 'tap'
 import { type Instance, makeKey, makeUser, startInstance } from '../instance.ts'
 import { startPrivateRedis, startTcpProxy, useServices } from '../services/index.ts'

@@ -1,7 +1,8 @@
-// Loaded into a service (`--import`). At SIGWINCH it collects all garbage while nothing else happens, as in an idle process,
-// and prints how long a thousand calls take then, at their fastest, in microseconds: { nextTick, setImmediate }. `young`:
-// whether an array is created in the young generation although nearly all arrays of the same literal have survived.
-// `inlined`: whether two calls of a function of 700 bytes of bytecode cost no allocation for the objects it returns.
+// Loaded into a service (`--import`). At SIGWINCH it collects all garbage while nothing else
+// happens, as in an idle process, and prints how long a thousand calls take then, at their fastest,
+// in microseconds: { nextTick, setImmediate }. `young`: whether an array is created in the young
+// generation although nearly all arrays of the same literal have survived. `inlined`: whether two
+// calls of a function of 700 bytes of bytecode cost no allocation for the objects it returns.
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 

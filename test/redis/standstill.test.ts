@@ -6,7 +6,10 @@ import { setClock } from '../clock.ts'
 t.test('only what a late reply or a clock that is set back cannot explain is a standstill', (t) => {
   const clock = setClock(t)
   const stoodStill = watchStandstill()
-  /** After that time, a call that Redis runs after `toMs` is answered `backMs` later. `aheadMs`: of its clock. */
+  /**
+   * After that time, a call that Redis runs after `toMs` is answered `backMs` later. `aheadMs`: of
+   * its clock.
+   */
   const reply = (afterMs: number, aheadMs: number, toMs = 0, backMs = 0) => {
     clock.advance(afterMs)
     const sentAtMs = performance.now()

@@ -1,5 +1,6 @@
-// Every 401 is the same bytes and leaves the connection in the same state, whatever was presented and whatever was asked; so is
-// every 404 of an id. It goes beyond test/api/authentication.test.ts: all ways to present a key, and connections that stay open.
+// Every 401 is the same bytes and leaves the connection in the same state, whatever was presented
+// and whatever was asked; so is every 404 of an id. It goes beyond test/api/authentication.test.ts:
+// all ways to present a key, and connections that stay open.
 import t, { type Test } from 'tap'
 import { deleteUser, makeCaller, makeKey, startInstance } from '../instance.ts'
 import { openDatabase, useServices } from '../services/index.ts'

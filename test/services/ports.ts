@@ -1,5 +1,6 @@
-// Ports below the range that the system uses for outgoing connections (Linux 32768, macOS 49152): a server killed and restarted
-// on its port finds it free again, and so does the bus of a Redis Cluster, 10,000 above its node.
+// Ports below the range that the system uses for outgoing connections (Linux 32768, macOS 49152): a
+// server killed and restarted on its port finds it free again, and so does the bus of a Redis
+// Cluster, 10,000 above its node.
 import { randomInt } from 'node:crypto'
 import { connect, createServer } from 'node:net'
 

@@ -1,4 +1,5 @@
-// The servers that tests run on: databases of their own, servers that a test may freeze and kill, and a network that it may break.
+// The servers that tests run on: databases of their own, servers that a test may freeze and kill,
+// and a network that it may break.
 import { EventEmitter, once } from 'node:events'
 import { connect } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'

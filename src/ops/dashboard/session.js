@@ -2,7 +2,10 @@
 
 const timeoutMs = 15_000
 
-/** The page at `/` is the login while there is no session: 'login', 'dashboard', or null if it does not load. */
+/**
+ * The page at `/` is the login while there is no session: 'login', 'dashboard', or null if it does
+ * not load.
+ */
 export async function pageNow() {
   const page = await fetch('/', { signal: AbortSignal.timeout(timeoutMs) }).then(
     (response) => response.text(),
