@@ -52,7 +52,14 @@ const latchkey: FastifyPluginAsync<PluginOptions> = async (app, options) => {
       (error, counted) => {
         if (error !== null) {
           const { status, headers, body } = answer(error, counted, requestId || newId('req_'))
-          return void reply.code(status).headers(headers).send(body)
+          try {
+            return void reply.code(status).headers(headers).send(body)
+          } catch (fault) {
+            // The application has set a header that cannot be sent. We are not called by Fastify here, so
+            // it would not catch this.
+            reply.code(500)
+            return done(fault as Error)
+          }
         }
         request.caller = callerOf(counted!)
         reply.header('x-ratelimit-limit', counted!.caller.rateLimitRpm)

@@ -46,7 +46,12 @@ export function createHits(): Hits {
       for (let i = 0; i < waiting.length; i++) {
         const index = indexOf[i]!
         next[index]!++
-        waiting[i]!(next[index]!, versions[index]!, reply)
+        try {
+          waiting[i]!(next[index]!, versions[index]!, reply)
+        } catch (error) {
+          // Of the code of one request. The others still need their answers.
+          void Promise.reject(error)
+        }
       }
     },
   }

@@ -46,6 +46,29 @@ const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
 const recorded = (requestId: unknown) =>
   sql`select reason, method, path, ip, user_agent, details from audit_log where request_id = ${String(requestId)}`
 
+t.test(
+  'a refusal that an application makes impossible to send is its fault, and holds up no other request',
+  async (t) => {
+    const app = Fastify()
+    t.teardown(() => app.close())
+    app.addHook('onRequest', async (request, reply) => {
+      const { trace } = request.query as { trace?: string }
+      if (trace !== undefined) reply.header('x-trace', trace)
+    })
+    await app.register(latchkey, options)
+    app.get('/', async () => 'hello')
+    const url = await app.listen()
+    const status = async (path: string, token?: string) =>
+      (await fetch(url + path, { headers: token === undefined ? {} : bearer(token) })).status
+    const [{ token }, spent] = [await makeCaller(service), await makeCaller(service, { rateLimitRpm: 1 })]
+    const unsendable = `/?trace=${encodeURIComponent('\u{1F600}')}`
+    t.equal(await status(unsendable), 500)
+    // More than there may be calls in flight.
+    for (let i = 0; i < 30; i++) await status(unsendable, spent.token)
+    t.equal(await status('/', token), 200)
+  },
+)
+
 t.test('the plugin guards every route and unknown ones, and leaves errors to the application', async (t) => {
   const app = application(t)
   await app.register(latchkey, { ...options, prefix: '/', logLevel: 'warn', logSerializers: {} })

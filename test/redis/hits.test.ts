@@ -4,6 +4,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { createHits } from '../../src/redis/hits.ts'
 import type { CountReply } from '../../src/stores.ts'
+import { until } from '../process/until.ts'
 
 const turn: CountReply = { nowMs: 0, monoMs: 0, shared: true }
 
@@ -77,3 +78,20 @@ t.test(
     t.pass('for every order tried')
   },
 )
+
+t.test('a hit whose request fails takes no answer from the others', async (t) => {
+  const faults: unknown[] = []
+  const onFault = (error: unknown) => faults.push(error)
+  process.once('unhandledRejection', onFault)
+  const hits = createHits()
+  const answers: number[] = []
+  const fault = new Error('the code of an application')
+  hits.add('apk_a', () => {
+    throw fault
+  })
+  hits.add('apk_a', (number) => answers.push(number))
+  hits.answer([2], [0], turn)
+  t.strictSame(answers, [2])
+  await until('the fault is reported', () => faults.length > 0)
+  t.strictSame(faults, [fault])
+})
