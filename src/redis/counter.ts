@@ -2,7 +2,7 @@
  * Counts in Redis, so that all instances share one count. In a cluster, the node that has a key's
  * slot counts it. While a server is down, this instance counts its keys locally.
  */
-import { createMinuteCounts, type MinuteCounts } from '../memory/minute-counts.ts'
+import { createMinuteCounts } from '../memory/minute-counts.ts'
 import { minuteOf } from '../rules/window.ts'
 import type { Counter, KeyVersion, Outage } from '../stores.ts'
 import { Cluster, type Redis } from './ioredis.ts'
@@ -15,7 +15,6 @@ import { answerTimeoutMs, withTimeout } from './with-timeout.ts'
 
 export interface RedisCounterOptions {
   client: Redis | Cluster
-  lastCounts?: MinuteCounts
   /**
    * Called when a server stops counting, and with null when it counts again. Called again if the
    * outage turns out to have another cause that lasts.
@@ -50,7 +49,6 @@ const versionTtlS = 600
 export function createRedisCounter(options: RedisCounterOptions): Counter {
   const {
     client,
-    lastCounts = createMinuteCounts(),
     onOutage = () => {},
     onOtherServer = () => {},
     onBatch,
@@ -59,6 +57,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
     now = Date.now,
     patience = 1,
   } = options
+  const lastCounts = createMinuteCounts()
   const scripts = loadScripts(client)
   const isCluster = client instanceof Cluster
   /** Keys with a confirmation in flight: the other requests that read the key need not send one. */
