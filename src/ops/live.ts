@@ -24,17 +24,17 @@ export interface LiveOptions<Name extends string> {
   history: Name
   /** Disconnects all viewers, who reconnect to another instance. */
   isClosing: () => boolean
-  viewersMax?: number
-  historyMax?: number
 }
 
 /** Each source is read this often. */
 const everyMs = 1000
+const viewersMax = 50
+const historyMax = 300
 
 export const eventOf = (name: string, json: string) => `event: ${name}\ndata: ${json}\n\n`
 
 export function createLive<Name extends string>(options: LiveOptions<Name>): Live {
-  const { sources, history, isClosing, viewersMax = 50, historyMax = 300 } = options
+  const { sources, history, isClosing } = options
   const viewers = new Set<Viewer>()
   const latest = new Map<string, string>()
   const past: string[] = []
