@@ -14,14 +14,10 @@ export interface RefusalBudget {
   take(address: string | null): number
   /** Takes nothing: returns what `take` would. */
   peek(address: string | null): number
-  /** How many budgets are in use this minute. */
-  addresses(): number
 }
 
 export interface RefusalBudgetOptions {
   perMinute: number
-  /** Maximum number of addresses with their own budget. All others share one. */
-  addressesMax?: number
   /** Unix milliseconds. */
   now?: () => number
 }
@@ -29,12 +25,12 @@ export interface RefusalBudgetOptions {
 /** The cause of the 503 that is sent instead of a 401. */
 export class RefusalBudgetSpent extends Error {}
 
-/** About 1 MB. */
-const addressesMaxDefault = 10_000
+/** Maximum number of addresses with their own budget; all others share one. About 1 MB. */
+const addressesMax = 10_000
 const others = 'others'
 
 export function createRefusalBudget(options: RefusalBudgetOptions): RefusalBudget {
-  const { perMinute, addressesMax = addressesMaxDefault, now = Date.now } = options
+  const { perMinute, now = Date.now } = options
   const taken = new Map<string, number>()
   let minute = 0
 
@@ -56,7 +52,6 @@ export function createRefusalBudget(options: RefusalBudgetOptions): RefusalBudge
       return waitS
     },
     peek: (address) => budgetOf(address, now()).waitS,
-    addresses: () => taken.size,
   }
 }
 
