@@ -113,17 +113,7 @@ export async function startOps(
   { service, config }: Instance,
   { now, state = () => 'ready' }: Partial<Pick<OpsOptions, 'now' | 'state'>> = {},
 ): Promise<Ops> {
-  const ops = createOps({
-    service,
-    docsBase: service.app.docsBase,
-    state,
-    tokens: config.opsTokens,
-    metricsToken: config.metricsToken,
-    githubKeysFile: config.githubScanningKeysFile,
-    defaultRateLimitRpm: config.defaultRateLimitRpm,
-    maxRateLimitRpm: config.maxRateLimitRpm,
-    now,
-  })
+  const ops = createOps({ config, service, docsBase: service.app.docsBase, state, now })
   await ops.listen({ host: '127.0.0.1', port: 0 })
   t.teardown(() => ops.close())
   const { port } = ops.server.address() as AddressInfo

@@ -72,14 +72,10 @@ export async function serve(config: Config): Promise<undefined> {
     const { app, stores } = service
     if (stop.signal.aborted) return undefined
     const ops = createOps({
+      config,
       service,
       docsBase: app.docsBase,
       state: () => (closing ? 'draining' : app.server.listening ? 'ready' : 'starting'),
-      tokens: config.opsTokens,
-      metricsToken: config.metricsToken,
-      githubKeysFile: config.githubScanningKeysFile,
-      defaultRateLimitRpm: config.defaultRateLimitRpm,
-      maxRateLimitRpm: config.maxRateLimitRpm,
     })
     const drain = createDrain(ops.server, responseDue)
     stop.signal.addEventListener('abort', drain.start)

@@ -38,22 +38,22 @@ import operatorAuth, { type OperatorAuthOptions, type RecordOperatorRefusal } fr
 import { type ProbesOptions, probes } from './probes.ts'
 import { createSessions } from './sessions.ts'
 
-export interface OpsOptions
-  extends Omit<OperatorAuthOptions, 'record' | 'sessions'>,
-    Pick<ProbesOptions, 'state'>,
-    Pick<Config, 'defaultRateLimitRpm' | 'maxRateLimitRpm'> {
+export interface OpsOptions extends Pick<ProbesOptions, 'state'>, Pick<OperatorAuthOptions, 'now'> {
+  config: Pick<
+    Config,
+    'opsTokens' | 'metricsToken' | 'githubScanningKeysFile' | 'defaultRateLimitRpm' | 'maxRateLimitRpm'
+  >
   service: Pick<Service, 'metrics' | 'health' | 'stores' | 'lastUsed' | 'onError' | 'instance'>
-  /** null: GitHub's reports of leaked keys have no route. */
-  githubKeysFile: string | null
   docsBase: () => string
 }
 
 export function createOps(options: OpsOptions): FastifyInstance {
-  const { service, docsBase, state, githubKeysFile, defaultRateLimitRpm, maxRateLimitRpm, now } = options
+  const { config, service, docsBase, state, now } = options
+  const { opsTokens, metricsToken, githubScanningKeysFile, defaultRateLimitRpm, maxRateLimitRpm } = config
   const { stores, onError } = service
   const { redact } = stores.tokenFormat
   const newRequestId = () => newId('req_')
-  const sessions = createSessions(options.tokens, now)
+  const sessions = createSessions(opsTokens, now)
   const ops: FastifyInstance = Fastify({ ...serverOptions(newRequestId), forceCloseConnections: true })
   closeUnread(ops.server)
   rememberAddresses(ops.server)
@@ -66,7 +66,7 @@ export function createOps(options: OpsOptions): FastifyInstance {
     await stores.audit.recordOperatorRefusal({ ...actorOf(request, stores.tokenFormat), reason })
     service.metrics.operatorRefused(reason)
   }
-  ops.register(operatorAuth, { ...options, sessions, record })
+  ops.register(operatorAuth, { tokens: opsTokens, metricsToken, sessions, record, now })
   ops.register(jsonBody, { redact })
   ops.register(unknownRoute, { suggestion: 'Check the path. /admin/openapi.json lists all of them.' })
   ops.register(openapi, adminOpenApi({ serverUrl: () => urlOf(ops), docsBase }))
@@ -76,9 +76,10 @@ export function createOps(options: OpsOptions): FastifyInstance {
   ops.register(userRoutes, admin)
   ops.register(adminKeyRoutes, admin)
   ops.register(scanRoute, admin)
-  if (githubKeysFile !== null) {
+  // Without the keys, GitHub's reports of leaked keys have no route.
+  if (githubScanningKeysFile !== null) {
     ops.register(async (scope) => {
-      scope.register(githubSignature, { keysFile: githubKeysFile, record, now })
+      scope.register(githubSignature, { keysFile: githubScanningKeysFile, record, now })
       scope.register(githubScanRoute, admin)
     })
   }
@@ -90,7 +91,7 @@ export function createOps(options: OpsOptions): FastifyInstance {
   ops.register(countersRoute, { board })
   const fleet = createFleet({ instances: stores.instances, own: service.instance })
   ops.register(instancesRoute, { fleet })
-  const hasTokens = options.tokens.length > 0
+  const hasTokens = opsTokens.length > 0
   ops.register(dashboardRoutes, { sessions, hasTokens })
   ops.register(eventsRoute, { service, board, fleet, hasTokens, isClosing: () => state() === 'draining' })
   ops.register(documentRoutes, { docsBase })

@@ -86,18 +86,15 @@ t.test('a connection that has ended is looked at no more', async (t) => {
 
 t.test('both listeners end connections that are not read, also with requests sent ahead', async (t) => {
   const clock = setClock(t)
-  const rateLimits = { defaultRateLimitRpm: 1000, maxRateLimitRpm: 1000 }
   const stores = { tokenFormat: tokenFormat('lk') }
+  const rateLimits = { defaultRateLimitRpm: 1000, maxRateLimitRpm: 1000 }
   const config = { baseUrl: null, port: 0, trustProxy: false, ...rateLimits }
   const app = createApp({ config, onAnswer() {}, ...stores } as never)
   const ops = createOps({
+    config: { opsTokens: [], metricsToken: null, githubScanningKeysFile: null, ...rateLimits },
     service: { stores },
     docsBase: app.docsBase,
     state: () => 'ready',
-    tokens: [],
-    metricsToken: null,
-    githubKeysFile: null,
-    ...rateLimits,
   } as never)
   for (const [listener, path] of [
     [app, '/docs'],

@@ -9,15 +9,12 @@ export async function listeners() {
   const config = { baseUrl: 'http://latchkey.test', port: 0, trustProxy: false, ...rateLimits }
   const stores = { tokenFormat: tokenFormat('lk') }
   const app = createApp({ config, ...stores } as never)
-  const opsWith = (githubKeysFile: string | null) =>
+  const opsWith = (githubScanningKeysFile: string | null) =>
     createOps({
+      config: { opsTokens: [], metricsToken: null, githubScanningKeysFile, ...rateLimits },
       service: { stores } as never,
       docsBase: app.docsBase,
       state: () => 'ready',
-      tokens: [],
-      metricsToken: null,
-      githubKeysFile,
-      ...rateLimits,
     })
   return {
     public: await ready(app),

@@ -8,7 +8,9 @@ import type { Counter } from '../../src/stores.ts'
 
 const metricsToken = 'a-token-of-prometheus'
 
-function ops(options: Partial<OpsOptions>, stores: object = {}) {
+type Options = Partial<Pick<OpsOptions, 'state' | 'now'> & OpsOptions['config']>
+
+function ops({ state = () => 'ready', now, ...config }: Options, stores: object = {}) {
   const service = {
     metrics: createMetrics(),
     health: () => ({ redis: 'shared', postgres: 'ok' }) as const,
@@ -22,15 +24,18 @@ function ops(options: Partial<OpsOptions>, stores: object = {}) {
     instance: undefined!,
   }
   return createOps({
+    config: {
+      opsTokens: [],
+      metricsToken: null,
+      githubScanningKeysFile: null,
+      defaultRateLimitRpm: 1000,
+      maxRateLimitRpm: 1_000_000_000,
+      ...config,
+    },
     service,
     docsBase: () => 'http://docs.test/',
-    state: () => 'ready',
-    tokens: [],
-    metricsToken: null,
-    githubKeysFile: null,
-    defaultRateLimitRpm: 1000,
-    maxRateLimitRpm: 1_000_000_000,
-    ...options,
+    state,
+    now,
   })
 }
 
@@ -56,7 +61,7 @@ t.test('no response may be stored or sniffed', async (t) => {
 
 t.test('tokens guard everything but the probes and the page with the login', async (t) => {
   const token = 'a-token-of-adas-own'
-  const app = ops({ tokens: [{ name: 'ada', token }], metricsToken })
+  const app = ops({ opsTokens: [{ name: 'ada', token }], metricsToken })
   const status = async (url: string, token?: string) => {
     const headers = token === undefined ? {} : { authorization: `Bearer ${token}` }
     return (await app.inject({ url, headers })).statusCode
@@ -69,7 +74,7 @@ t.test('tokens guard everything but the probes and the page with the login', asy
 
 t.test('a query parameter that no route takes is refused, not ignored', async (t) => {
   const token = 'a-token-of-adas-own'
-  const app = ops({ tokens: [{ name: 'ada', token }] })
+  const app = ops({ opsTokens: [{ name: 'ada', token }] })
   const headers = { authorization: `Bearer ${token}` }
   for (const [method, url] of [
     ['GET', '/admin/instances?limit=1'],
@@ -80,7 +85,7 @@ t.test('a query parameter that no route takes is refused, not ignored', async (t
 
 t.test('an address that is refused too often locks out its /64, and nobody else', async (t) => {
   const token = 'a-token-of-adas-own'
-  const app = ops({ tokens: [{ name: 'ada', token }], now: () => 0 })
+  const app = ops({ opsTokens: [{ name: 'ada', token }], now: () => 0 })
   const status = async (remoteAddress: string, presented = token) =>
     (await app.inject({ url: '/nothing', remoteAddress, headers: { authorization: `Bearer ${presented}` } }))
       .statusCode
@@ -98,7 +103,7 @@ t.test('a scan of the counters ends with the listener', async (t) => {
   const counter = { ...createMemoryCounter({ now: () => 0 }), scan }
   const token = 'a-token-of-adas-own'
   const stores = { counter, keys: { rank: async () => [] } }
-  const app = ops({ tokens: [{ name: 'ada', token }] }, stores)
+  const app = ops({ opsTokens: [{ name: 'ada', token }] }, stores)
   await app.inject({ url: '/admin/counters', headers: { authorization: `Bearer ${token}` } })
   t.equal(scanned!.aborted, false)
   await app.close()
