@@ -19,18 +19,18 @@ export interface RedisCounterOptions {
    * Called when a server stops counting, and with null when it counts again. Called again if the
    * outage turns out to have another cause that lasts.
    */
-  onOutage?: (outage: Outage | null) => void
+  onOutage?: ((outage: Outage | null) => void) | undefined
   /**
    * Another server answers from now on, or the same one after an outage. It may have older data: a
    * replica that was promoted, or a snapshot. Also called when our monotonic clock has stood still: what
    * was read before is older than it seems.
    */
-  onOtherServer?: () => void
-  onBatch?: (hits: number, keys: number) => void
+  onOtherServer?: (() => void) | undefined
+  onBatch?: ((hits: number, keys: number) => void) | undefined
   /** How many seconds a call took until it was answered, failed or timed out. */
-  onCall?: (call: 'count' | 'publish', seconds: number) => void
+  onCall?: ((call: 'count' | 'publish', seconds: number) => void) | undefined
   /** A scan has read this many more counters. */
-  onScanned?: (counters: number) => void
+  onScanned?: ((counters: number) => void) | undefined
   now?: () => number
   /** How many times longer than usual to wait for Redis. */
   patience?: number

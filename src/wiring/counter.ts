@@ -24,11 +24,11 @@ export async function openCounter(
   const counter = createRedisCounter({
     client,
     patience,
-    ...(onOutage && { onOutage }),
-    ...(onOtherServer && { onOtherServer }),
-    ...(onBatch && { onBatch }),
-    ...(onRedisCall && { onCall: onRedisCall }),
-    ...(onScanned && { onScanned }),
+    onOutage,
+    onOtherServer,
+    onBatch,
+    onCall: onRedisCall,
+    onScanned,
   })
   try {
     await requireRedisDatabase(client)
