@@ -16,6 +16,7 @@ import type { InstanceReport, RefusalRecord } from '../stores.ts'
 import { createCollector } from '../usage/collector.ts'
 import { version } from '../version.ts'
 import type { OpenOptions } from '../wiring/options.ts'
+import { poolBounds } from '../wiring/pools.ts'
 import { openStores, type Stores } from '../wiring/stores.ts'
 import { watchGauges } from './gauges.ts'
 import { createHeartbeat, type HeartbeatOptions } from './heartbeat.ts'
@@ -43,8 +44,6 @@ export type GuardingOptions = Pick<
 >
 
 const cacheEntriesMax = 200_000
-const auditTimeoutMs = 1200
-const lookupTimeoutMs = 1000
 
 /** What the parts of one process share. */
 interface Shared {
@@ -138,7 +137,7 @@ function createRequestGuard(config: Config, { stores, metrics, log }: Shared, pa
   const refusals = createRefusals({
     audit,
     perAddressRpm: config.refusalsPerAddressRpm,
-    timeoutMs: auditTimeoutMs * patience,
+    timeoutMs: poolBounds.audit.timeoutMs * patience,
     onBatch: (size) => metrics.batch('audit', size),
     onWait: (seconds) => metrics.postgresWait('audit', seconds),
     onShed: () => metrics.shed('audit'),
@@ -161,7 +160,7 @@ function createRequestGuard(config: Config, { stores, metrics, log }: Shared, pa
     onLookupBatch: (size) => metrics.batch('lookups', size),
     onLookupWait: (seconds) => metrics.postgresWait('lookups', seconds),
     onShed: metrics.shed,
-    lookupTimeoutMs: lookupTimeoutMs * patience,
+    lookupTimeoutMs: poolBounds.lookups.timeoutMs * patience,
   })
 
   return {
