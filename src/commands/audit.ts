@@ -3,18 +3,7 @@ import { type AuditReason, auditReasons } from '../../schemas/bounds.ts'
 import type { Config } from '../config.ts'
 import { tokenFormat } from '../rules/token.ts'
 import type { AuditEntry, AuditEvent, AuditFilter, AuditLog, RefusalCounts } from '../stores.ts'
-import {
-  command,
-  group,
-  moment,
-  noKey,
-  noUser,
-  operator,
-  print,
-  type Readers,
-  table,
-  withReaders,
-} from './command.ts'
+import { command, group, moment, noKey, noUser, print, type Readers, table, withReaders } from './command.ts'
 import { followAudit } from './follow.ts'
 import { aboutUser, event, follow, key, limit, reason, rows, since, type Time, until } from './options.ts'
 
@@ -57,8 +46,8 @@ function checkSpan({ since, until }: Pick<AuditFilter, 'since' | 'until'>): void
 
 /** No entries would look as if nothing had happened to the key or user. */
 async function checkIds({ keys, users }: Readers, { key, user }: Filter): Promise<void> {
-  if (key !== undefined && (await keys.get(key, null, operator())) === null) throw noKey(key)
-  if (user !== undefined && (await users.get(user, operator())) === null) throw noUser(user)
+  if (key !== undefined && (await keys.get(key, null)) === null) throw noKey(key)
+  if (user !== undefined && (await users.get(user)) === null) throw noUser(user)
 }
 
 const head = ['occurred', 'request', 'event', 'reason', 'key', 'method', 'path', 'ip', 'actor']
@@ -111,7 +100,7 @@ const list = command<Filter>('list', {
     if (options.follow) return followList(config, options)
     const entries = await withReaders(config, async (readers) => {
       await checkIds(readers, options)
-      return readers.audit.list(await toFilter(readers, options), operator())
+      return readers.audit.list(await toFilter(readers, options))
     })
     return { json: entries, lines: entriesTable(entries) }
   },

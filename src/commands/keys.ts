@@ -11,7 +11,6 @@ import {
   moment,
   noKey,
   noUser,
-  operator,
   print,
   type Readers,
   table,
@@ -57,7 +56,7 @@ const show = (key: StoredKey, isOwnerDeleted?: boolean) => ({
 async function deletedOwners(users: Readers['users'], keys: StoredKey[]): Promise<Set<string>> {
   const deleted = new Set<string>()
   for (const id of new Set(keys.map(({ userId }) => userId)))
-    if ((await users.get(id, operator()))?.deleted_at != null) deleted.add(id)
+    if ((await users.get(id))?.deleted_at != null) deleted.add(id)
   return deleted
 }
 
@@ -116,9 +115,7 @@ const list = command<{ user?: string; prefix?: string; status?: KeyState }>('lis
       throw new Error(`--prefix needs the ${format.displayPrefixLength} characters of a prefix, as shown`)
     const { found, deleted } = await withReaders(config, async ({ keys, users }) => {
       if (userId !== null && (await users.get(userId)) === null) throw noUser(userId)
-      const found = await allPages((page) =>
-        keys.list(userId, { ...page, status, displayPrefix: prefix }, operator()),
-      )
+      const found = await allPages((page) => keys.list(userId, { ...page, status, displayPrefix: prefix }))
       return { found, deleted: await deletedOwners(users, found) }
     })
     const rows = found.map((key) => row(key, deleted.has(key.userId)))
@@ -131,7 +128,7 @@ const get = command('get <apk_…>', {
   example: 'keys get apk_0mwper0pk00000mdrnk1c8vb2d',
   async run({ config, args: [id = ''] }) {
     return withReaders(config, async ({ keys, users }) => {
-      const key = await keys.get(id, null, operator())
+      const key = await keys.get(id, null)
       if (key === null) throw noKey(id)
       const deleted = await deletedOwners(users, [key])
       return show(key, deleted.has(key.userId))

@@ -1,7 +1,7 @@
 /** latchkey usage: how often a key was used, over time. */
 import { type UsageStep, usageStepS } from '../../schemas/bounds.ts'
 import type { UsagePoint } from '../../schemas/usage.ts'
-import { command, moment, noKey, operator, table, withStores } from './command.ts'
+import { command, moment, noKey, table, withStores } from './command.ts'
 import { since, step, type Time, until } from './options.ts'
 
 const sparklineWidthMax = 60
@@ -19,7 +19,7 @@ export const usage = command<{ since?: Time; until?: Time; step?: UsageStep }>('
   options: [step, since, until],
   async run({ config, options: { since, until, step }, args: [id = ''] }) {
     const { found, mode } = await withStores(config, async ({ keys, usageHistory, counter }) => {
-      const key = await keys.get(id, null, operator())
+      const key = await keys.get(id, null)
       if (key === null) throw noKey(id)
       const nowS = (await counter.now()) / 1000
       const query = {
@@ -27,7 +27,7 @@ export const usage = command<{ since?: Time; until?: Time; step?: UsageStep }>('
         ...(since && { since: String(since(nowS)) }),
         ...(until && { until: String(until(nowS)) }),
       }
-      return { found: await usageHistory.read(key, query, operator()), mode: counter.mode() }
+      return { found: await usageHistory.read(key, query), mode: counter.mode() }
     })
     if (!found.ok)
       throw new Error(`${found.message} ${found.suggestion}`.replaceAll(/`(since|until|step)`/g, '--$1'))

@@ -3,7 +3,7 @@ import { newId } from '../rules/id.ts'
 import { tokenFormat } from '../rules/token.ts'
 import type { User } from '../stores.ts'
 import { allPages } from './all-pages.ts'
-import { actor, command, group, moment, noUser, operator, table, withReaders, withStores } from './command.ts'
+import { actor, command, group, moment, noUser, table, withReaders, withStores } from './command.ts'
 import { checkLabel, externalId, name, noExternalId } from './options.ts'
 
 const externalIdTaken = () => new Error('another user has this external id')
@@ -61,7 +61,7 @@ const get = command('get <usr_…>', {
   summary: 'show a user',
   example: 'users get usr_0mwpeo45t00000l0hjaqcx0kw6',
   async run({ config, args: [id = ''] }) {
-    const user = await withReaders(config, ({ users }) => users.get(id, operator()))
+    const user = await withReaders(config, ({ users }) => users.get(id))
     if (user === null) throw noUser(id)
     return { json: user, lines: table(head, [row(user)]) }
   },
