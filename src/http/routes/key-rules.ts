@@ -50,6 +50,13 @@ export const expiresInPast = ({ nowS }: ExpiresInPast) =>
     suggestion: `Send a later moment in whole Unix seconds; it is now ${Math.floor(nowS)}.`,
   })
 
+export const getOperation = {
+  operationId: 'getKey',
+  summary: 'Get a key',
+  tags: ['Keys'],
+  params: KeyParams,
+} as const
+
 export const updateOperation = (maxRateLimitRpm: number) =>
   ({
     operationId: 'updateKey',
@@ -71,6 +78,15 @@ export const rotateOperation = {
   body: RotateKeyBody,
   sends: ['location'],
   errors: ['key_not_active', 'key_already_rotated', 'key_limit_reached'],
+} as const
+
+export const revokeOperation = {
+  operationId: 'revokeKey',
+  summary: 'Revoke a key',
+  description:
+    'Final. Once the response is sent, no instance accepts the key. A repeated DELETE changes nothing.',
+  tags: ['Keys'],
+  params: KeyParams,
 } as const
 
 export function noMoreRotations(failure: NoMoreRotations) {

@@ -9,7 +9,6 @@ import {
   CreateKeyBody,
   Key,
   KeyList,
-  KeyParams,
   ListKeysQuery,
   withMaxRateLimit,
 } from '../../../schemas/key.ts'
@@ -21,9 +20,11 @@ import { actorOf } from './actor.ts'
 import { ignoreBody, optionalBody } from './bodies.ts'
 import {
   expiresInPast,
+  getOperation,
   keyChangeOf,
   noMoreRotations,
   requireNoKeyIn,
+  revokeOperation,
   rotateOperation,
   updateOperation,
   withPendingUses,
@@ -111,24 +112,12 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
     },
   )
 
-  app.get(
-    '/v1/keys/:id',
-    {
-      schema: {
-        operationId: 'getKey',
-        summary: 'Get a key',
-        tags: ['Keys'],
-        params: KeyParams,
-        response: { 200: Key },
-      },
-    },
-    async (request) => {
-      const toBody = withPendingUses(lastUsed, keyBody)
-      const key = await keys.get(request.params.id, request.caller!.userId)
-      if (key === null) throw notFound()
-      return toBody(key)
-    },
-  )
+  app.get('/v1/keys/:id', { schema: { ...getOperation, response: { 200: Key } } }, async (request) => {
+    const toBody = withPendingUses(lastUsed, keyBody)
+    const key = await keys.get(request.params.id, request.caller!.userId)
+    if (key === null) throw notFound()
+    return toBody(key)
+  })
 
   app.patch(
     '/v1/keys/:id',
@@ -179,15 +168,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox<KeyRoutesOptions> = async (app
   app.delete(
     '/v1/keys/:id',
     {
-      schema: {
-        operationId: 'revokeKey',
-        summary: 'Revoke a key',
-        description:
-          'Final. Once the response is sent, no instance accepts the key. A repeated DELETE changes nothing.',
-        tags: ['Keys'],
-        params: KeyParams,
-        response: { 200: Key },
-      },
+      schema: { ...revokeOperation, response: { 200: Key } },
       onRequest: ignoreBody,
     },
     async (request, reply) => {

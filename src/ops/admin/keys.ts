@@ -7,16 +7,17 @@ import {
   AdminKey,
   AdminKeyList,
   AdminListKeysQuery,
-  KeyParams,
   withMaxRateLimit,
 } from '../../../schemas/key.ts'
 import { actorOf } from '../../http/routes/actor.ts'
 import { ignoreBody, optionalBody } from '../../http/routes/bodies.ts'
 import {
   expiresInPast,
+  getOperation,
   keyChangeOf,
   noMoreRotations,
   requireNoKeyIn,
+  revokeOperation,
   rotateOperation,
   updateOperation,
   withPendingUses,
@@ -96,15 +97,7 @@ export const adminKeyRoutes: FastifyPluginAsyncTypebox<AdminKeyRoutesOptions> = 
 
   app.get(
     '/admin/keys/:id',
-    {
-      schema: {
-        operationId: 'getKey',
-        summary: 'Get a key',
-        tags: ['Keys'],
-        params: KeyParams,
-        response: { 200: AdminKey },
-      },
-    },
+    { schema: { ...getOperation, response: { 200: AdminKey } } },
     async (request) => {
       const toBody = withPendingUses(lastUsed, adminKeyBody)
       const key = await keys.get(request.params.id, null, laneOf(request))
@@ -155,14 +148,7 @@ export const adminKeyRoutes: FastifyPluginAsyncTypebox<AdminKeyRoutesOptions> = 
   app.delete(
     '/admin/keys/:id',
     {
-      schema: {
-        operationId: 'revokeKey',
-        summary: 'Revoke a key',
-        description: 'Final. Once the response is sent, no instance accepts the key.',
-        tags: ['Keys'],
-        params: KeyParams,
-        response: { 200: AdminKey },
-      },
+      schema: { ...revokeOperation, response: { 200: AdminKey } },
       onRequest: ignoreBody,
     },
     async (request) => {
