@@ -4,7 +4,7 @@ import { mkdtemp, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
-import { freePort } from './free-port.ts'
+import { freePort } from '../../src/embedded/free-port.ts'
 import { type ProxyKind, proxyKinds } from './proxy-kinds.ts'
 import { endsWithUs, stopProcess } from './stop-process.ts'
 

@@ -1,7 +1,7 @@
 /** The Redis the candidates count in: our own redis-server, or the one in BENCH_REDIS_URL. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { Redis } from 'ioredis'
-import { freePort } from './free-port.ts'
+import { freePort } from '../../src/embedded/free-port.ts'
 import { endsWithUs, stopProcess } from './stop-process.ts'
 
 export interface RedisUsage {

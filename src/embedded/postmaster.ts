@@ -5,13 +5,14 @@
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, fstatSync, ftruncateSync, openSync, readFileSync, rmSync } from 'node:fs'
-import { type AddressInfo, connect, createServer } from 'node:net'
+import { connect } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { type Launch, run } from './as-unprivileged.ts'
 import { type Binaries, findBinaries } from './binaries.ts'
 import type { DataDir } from './data-dir.ts'
 import { codeOf, lastRelevantLine, logSince } from './faults.ts'
+import { freePort } from './free-port.ts'
 import { isAlive, isPostgresOf } from './processes.ts'
 import { settings } from './server-settings.ts'
 
@@ -129,15 +130,6 @@ function openLog(dir: DataDir): { fd: number; offset: number } {
   const fd = openSync(dir.log, 'a', 0o600)
   if (fstatSync(fd).size > logBytesMax) ftruncateSync(fd)
   return { fd, offset: fstatSync(fd).size }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
 }
 
 // Fast: it ends its connections, writes everything to disk and exits. Immediate: as in a crash; the
