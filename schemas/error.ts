@@ -1,5 +1,5 @@
 /** The envelope of every error (docs/api.md, Errors): it carries one row of the table. */
-import { type Static, Type } from '@sinclair/typebox'
+import { Type } from '@sinclair/typebox'
 import { type ErrorCode, errorTable } from './error-table.ts'
 
 export const ErrorEnvelope = Type.Object(
@@ -29,4 +29,3 @@ export const ErrorEnvelope = Type.Object(
   },
   { $id: 'ErrorEnvelope', additionalProperties: false },
 )
-export type ErrorEnvelope = Static<typeof ErrorEnvelope>

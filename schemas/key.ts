@@ -72,7 +72,6 @@ export const CreateKeyBody = Type.Object(
     suggestion: 'Send a JSON object with at least `name`.',
   },
 )
-export type CreateKeyBody = Static<typeof CreateKeyBody>
 
 export const PatchKeyBody = Type.Object(
   {
@@ -115,7 +114,6 @@ export const ListKeysQuery = Type.Object(
   },
   { $id: 'ListKeysQuery', additionalProperties: false },
 )
-export type ListKeysQuery = Static<typeof ListKeysQuery>
 
 const keyMembers = {
   id: KeyId,

@@ -33,11 +33,7 @@ export function requireNoKeyIn(
 }
 
 /** Only the members that the body has. */
-export const keyChangeOf = (body: {
-  name?: string
-  rate_limit_rpm?: number
-  expires_at?: number | null
-}): KeyChange => ({
+export const keyChangeOf = (body: PatchKeyBody): KeyChange => ({
   ...(body.name !== undefined && { name: body.name }),
   ...(body.rate_limit_rpm !== undefined && { rateLimitRpm: body.rate_limit_rpm }),
   ...(body.expires_at !== undefined && { expiresAt: body.expires_at }),
