@@ -21,13 +21,16 @@ export const UserId = Type.String({
 })
 export const CreatedAt = Type.Integer({ description: 'Unix seconds.', examples: [1795205988] })
 
-export const Name = Type.String({
+export const labelRules = {
   minLength: 1,
   maxLength: nameMaxLength,
   pattern: namePattern,
+  suggestion: `Send 1 to ${nameMaxLength} characters, not only blanks, without control characters or lone surrogates.`,
+}
+export const Name = Type.String({
+  ...labelRules,
   description: 'A label for people, stored as sent.',
   examples: ['nightly export'],
-  suggestion: `Send 1 to ${nameMaxLength} characters, not only blanks, without control characters or lone surrogates.`,
 })
 
 const rateLimitUpTo = (maximum: number) => ({

@@ -1,16 +1,12 @@
 /** A user as it crosses the wire of the admin API. */
 import { type Static, Type } from '@sinclair/typebox'
-import { nameMaxLength, namePattern } from './bounds.ts'
-import { CreatedAt, Moment, Name, UserId } from './key.ts'
+import { CreatedAt, labelRules, Moment, Name, UserId } from './key.ts'
 import { Limit, listOf, StartingAfter } from './list.ts'
 
 const externalIdRules = {
-  minLength: 1,
-  maxLength: nameMaxLength,
-  pattern: namePattern,
+  ...labelRules,
   description: 'What your own system calls this user. No two users have the same.',
   examples: ['crm-7'],
-  suggestion: `Send 1 to ${nameMaxLength} characters, not only blanks, without control characters or lone surrogates.`,
 }
 const ExternalId = Type.String(externalIdRules)
 const ExternalIdOrNull = Type.Unsafe<string | null>({ ...externalIdRules, type: ['string', 'null'] })
