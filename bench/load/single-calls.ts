@@ -4,11 +4,10 @@
  */
 import { once } from 'node:events'
 import { connectRedis } from '../../src/redis/connect.ts'
+import { versionTtlS } from '../../src/redis/counter.ts'
 import { type Commands, loadScripts, versionKey } from '../../src/redis/scripts.ts'
 import { parseRedisUrl } from '../../src/rules/redis-url.ts'
 import { callInTurn, type Load } from './load.ts'
-
-const versionTtlS = 600
 
 export async function singleCalls(redisUrl: string, keys: number): Promise<Load & { close(): void }> {
   const client = connectRedis(parseRedisUrl(redisUrl)!)

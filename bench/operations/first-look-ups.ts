@@ -3,6 +3,7 @@
  * by themselves, without HTTP, counting and last uses.
  */
 import postgres from 'postgres'
+import { lookupBatchMax } from '../../src/guard/key-reader.ts'
 import { poolBounds } from '../../src/wiring/pools.ts'
 import { coldLookUps } from '../benchmarks/cold.ts'
 import { pgbenchLoad } from '../load/pgbench.ts'
@@ -12,7 +13,7 @@ import { ratio, throughputRatio } from '../ratios.ts'
 import { shown } from '../report/columns.ts'
 import type { Database, Rig } from '../rig.ts'
 import type { Candidate } from '../servers/candidate.ts'
-import { batchMax, lookUpLoad } from './look-up-load.ts'
+import { lookUpLoad } from './look-up-load.ts'
 import { pgbenchStatement, recordStatements } from './statements.ts'
 import { besideOf, figures, withoutHttp } from './without-http.ts'
 
@@ -37,14 +38,14 @@ export async function firstLookUps(
       rig.stopWithCandidates(() => load.close())
       return [
         await pgbench(rig, database, overHttp, found.size),
-        withoutHttp(alone, load, clients * batchMax),
-        await pgbench(rig, database, alone, batchMax),
+        withoutHttp(alone, load, clients * lookupBatchMax),
+        await pgbench(rig, database, alone, lookupBatchMax),
       ]
     },
   })
   const about = [
     `\`${overHttp}\` uses no key twice, so there are only ${rounds} rounds, of ${seconds} s: ${connections} connections, GET /v1/verify. It looks up about ${found.size} keys in a statement, and each key ${found.perRequest.toFixed(1)} times.`,
-    `\`${alone}\`: the code that looks up keys, with ${batchMax} keys in a statement. It starts over after ${shown(database.count, 0)} keys.`,
+    `\`${alone}\`: the code that looks up keys, with ${lookupBatchMax} keys in a statement. It starts over after ${shown(database.count, 0)} keys.`,
     `\`pgbench\`: that statement, with as many keys and the ${clients} connections of the service. It repeats the same ${shown(hashesMax, 0)} keys at most, which favours it. Requests are keys; a latency is that of the statement.`,
   ].join(' ')
   const share = (name: string) => ratio(results, 'requestsPerS', name, besideOf(name))

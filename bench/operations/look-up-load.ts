@@ -11,8 +11,6 @@ import { callInTurn, type Load } from '../load/load.ts'
 import type { Database } from '../rig.ts'
 import { storesOn } from './statements.ts'
 
-/** Keys in one statement: lookupBatchMax in src/guard/key-reader.ts. */
-export const batchMax = 500
 /** A machine that stalls is not an error. */
 const timeoutMs = 10_000
 

@@ -68,7 +68,7 @@ interface Answer {
 const probeEveryMs = 2000
 const nobodysHash = '0'.repeat(64)
 
-const lookupBatchMax = 500
+export const lookupBatchMax = 500
 const lookupQueueMax = 10_000
 /**
  * How long to gather keys that are to be read again, so that they share a statement. Nobody waits

@@ -13,7 +13,12 @@ import fp from 'fastify-plugin'
 import { ApiError, payloadTooLarge, unavailable } from '../../plugins/api-error.ts'
 import { createRefusalBudget } from '../guard/refusal-budget.ts'
 import { readGithubKeys } from './github-keys.ts'
-import { type RecordOperatorRefusal, refusalsPerAddressRpm, tooManyRefusals } from './operator-auth.ts'
+import {
+  challenge,
+  type RecordOperatorRefusal,
+  refusalsPerAddressRpm,
+  tooManyRefusals,
+} from './operator-auth.ts'
 
 export interface GithubSignatureOptions {
   /** Read for each request: GitHub replaces its keys now and then, and requests are rare. */
@@ -78,7 +83,7 @@ const unsigned = () =>
     message: 'The signature is missing or invalid.',
     suggestion:
       'Only GitHub can send this request. If it did, put its current public keys into GITHUB_SCANNING_KEYS_FILE, and see that proxies leave the body as it is.',
-    headers: { 'www-authenticate': 'Bearer realm="latchkey ops"' },
+    headers: challenge,
   })
 
 /** The bytes as they arrived. */

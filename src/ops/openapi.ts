@@ -1,5 +1,6 @@
 /** What the API document of the ops listener says beside its routes. */
 import type { OpenApiOptions, Place } from '../openapi/document.ts'
+import { cookieName } from './sessions.ts'
 
 type Urls = Pick<OpenApiOptions, 'serverUrl' | 'docsBase'>
 
@@ -31,7 +32,7 @@ export const adminOpenApi = (urls: Urls): OpenApiOptions => ({
     session: {
       type: 'apiKey',
       in: 'cookie',
-      name: 'latchkey_session',
+      name: cookieName,
       description: 'What the dashboard gets for an operator token.',
     },
     githubKey: {

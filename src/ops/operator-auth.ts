@@ -155,6 +155,8 @@ export const tooManyRefusals = (waitS: number, credential = 'token') =>
     headers: { 'retry-after': String(waitS) },
   })
 
+export const challenge = { 'www-authenticate': 'Bearer realm="latchkey ops"' }
+
 /** What to send to routes that do not take a token from OPS_TOKEN in a header. */
 const suggestions: Record<string, string> = {
   metrics: 'Send `Authorization: Bearer …` with the METRICS_TOKEN of this service.',
@@ -166,7 +168,7 @@ const unauthorized = (credential = 'operator') =>
   new ApiError('operator_unauthorized', {
     param: credential === 'login' ? 'token' : 'authorization',
     ...(suggestions[credential] && { suggestion: suggestions[credential] }),
-    headers: { 'www-authenticate': 'Bearer realm="latchkey ops"' },
+    headers: challenge,
   })
 
 /**

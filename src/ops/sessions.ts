@@ -22,7 +22,7 @@ export interface Sessions {
 
 /** A working day. */
 const sessionMaxS = 12 * 3600
-const cookieName = 'latchkey_session'
+export const cookieName = 'latchkey_session'
 
 /** `now` in Unix milliseconds. */
 export function createSessions(tokens: readonly OperatorToken[], now: () => number = Date.now): Sessions {

@@ -44,7 +44,7 @@ const confirmAtOnce = 500
  * Longer than any instance trusts a cached key (60 s at most, see config.ts). sql/redis/hit.lua has
  * it too.
  */
-const versionTtlS = 600
+export const versionTtlS = 600
 
 export function createRedisCounter(options: RedisCounterOptions): Counter {
   const {

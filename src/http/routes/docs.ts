@@ -8,6 +8,7 @@ import { ApiError } from '../../../plugins/api-error.ts'
 import { NotModified, OpenApiDocument } from '../../../schemas/openapi.ts'
 import { type CachedBody, cacheControl, cachedBody, sendCached } from './cached.ts'
 import { errorIndex, errorPages } from './pages/errors.ts'
+import { contentSecurityPolicy } from './pages/html.ts'
 import { reference } from './pages/reference.ts'
 
 export interface DocsRoutesOptions {
@@ -30,7 +31,7 @@ export async function docsRoutes(app: FastifyInstance, { basePath }: DocsRoutesO
   }
 
   app.addHook('onSend', (_request, reply, _payload, done) => {
-    reply.header('content-security-policy', "default-src 'none'; style-src 'unsafe-inline'")
+    reply.header('content-security-policy', contentSecurityPolicy)
     done()
   })
   app.get('/', hidden, (_request, reply) =>

@@ -1,6 +1,7 @@
 /** The OpenAPI document of the ops listener, and the page made from it. */
 import type { FastifyInstance } from 'fastify'
 import { OpenApiDocument } from '../../../schemas/openapi.ts'
+import { contentSecurityPolicy } from '../../http/routes/pages/html.ts'
 import { reference } from '../../http/routes/pages/reference.ts'
 
 export interface DocumentRoutesOptions {
@@ -26,7 +27,7 @@ export async function documentRoutes(app: FastifyInstance, { docsBase }: Documen
     })
     return reply
       .type('text/html; charset=utf-8')
-      .header('content-security-policy', "default-src 'none'; style-src 'unsafe-inline'")
+      .header('content-security-policy', contentSecurityPolicy)
       .send(page)
   })
 }

@@ -1,5 +1,7 @@
 /** The frame of every page: no script, nothing loaded from elsewhere, light or dark as the reader has it. */
 
+export const contentSecurityPolicy = "default-src 'none'; style-src 'unsafe-inline'"
+
 export const escaped = (text: string) =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;')
 
