@@ -31,13 +31,13 @@ const launchesMax = 5
 const warmUpS = 3
 
 /** `start`: starts all subjects. Resolves when they are stopped. */
-export async function inLaunches(rig: Rig, start: (launch: number) => Promise<Subject[]>): Promise<Result[]> {
+export async function inLaunches(rig: Rig, start: () => Promise<Subject[]>): Promise<Result[]> {
   const launches = Math.min(launchesMax, rig.rounds)
   const rounds = Math.ceil(rig.rounds / launches)
   const samples = new Map<string, Sample[]>()
   for (let launch = 1; launch <= launches; launch++) {
     rig.say(`launch ${launch}/${launches}`)
-    const subjects = await start(launch)
+    const subjects = await start()
     for (const { name } of subjects) if (!samples.has(name)) samples.set(name, [])
     // Reversed in every second launch, so that nobody always follows the same one.
     const inTurn = launch % 2 === 0 ? subjects.toReversed() : subjects
