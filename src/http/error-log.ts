@@ -17,7 +17,6 @@ export type ErrorLog = (error: ApiError, request: FastifyRequest | null, request
 export function createErrorLog(
   log: Lines,
   fieldsOf: (request: FastifyRequest) => Record<string, unknown>,
-  now: () => number = () => performance.now(),
 ): ErrorLog {
   /** For each limit, when its last line was written, and how many were left out since. */
   const limited = new Map<string, { loggedAtMs: number; suppressed: number }>()
@@ -25,11 +24,11 @@ export function createErrorLog(
   /** Returns how many lines were left out before this one, or null to leave this one out too. */
   function admit(limit: string): number | null {
     const last = limited.get(limit)
-    if (last && now() - last.loggedAtMs < lineEveryMs) {
+    if (last && performance.now() - last.loggedAtMs < lineEveryMs) {
       last.suppressed++
       return null
     }
-    limited.set(limit, { loggedAtMs: now(), suppressed: 0 })
+    limited.set(limit, { loggedAtMs: performance.now(), suppressed: 0 })
     return last?.suppressed ?? 0
   }
 

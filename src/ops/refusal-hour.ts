@@ -27,14 +27,8 @@ const sliceMs = 300
 /** More than there are reasons. */
 const reasonsMax = 100
 
-/**
- * Returns the function that reads them. It rejects if Postgres cannot count the newest. `monoMs`: a
- * clock for durations, milliseconds.
- */
-export function createRefusalHour(
-  audit: Pick<AuditLog, 'countRefusals' | 'now'>,
-  monoMs: () => number = () => performance.now(),
-) {
+/** Returns the function that reads them. It rejects if Postgres cannot count the newest. */
+export function createRefusalHour(audit: Pick<AuditLog, 'countRefusals' | 'now'>) {
   /** By the number of the piece, counted from 1970. */
   const pieces = new Map<number, Piece>()
   let restUntilMs = -Infinity
@@ -55,18 +49,18 @@ export function createRefusalHour(
     await read(newest, nowMs)
     for (let piece = newest - 1; piece > newest - piecesMax; piece--) {
       if (pieces.get(piece)?.isSettled) continue
-      if (monoMs() - startMs > sliceMs) break
+      if (performance.now() - startMs > sliceMs) break
       try {
         await read(piece, nowMs)
       } catch {
         break
       }
     }
-    restUntilMs = monoMs() + restFactor * (monoMs() - startMs)
+    restUntilMs = performance.now() + restFactor * (performance.now() - startMs)
   }
 
   return async (): Promise<RefusalHour> => {
-    const startMs = monoMs()
+    const startMs = performance.now()
     if (startMs >= restUntilMs) await refresh(startMs)
     const reasons: RefusalHour['reasons'] = {}
     let piece = Math.max(...pieces.keys())

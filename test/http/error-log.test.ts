@@ -1,21 +1,21 @@
 // What is logged of failed requests: a flood of them becomes few lines.
 import type { FastifyRequest } from 'fastify'
 import { pino } from 'pino'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { ApiError, unavailable } from '../../plugins/api-error.ts'
 import { RefusalBudgetSpent } from '../../src/guard/refusal-budget.ts'
 import { createErrorLog } from '../../src/http/error-log.ts'
 
-function begin(level = 'info') {
+function begin(t: Test, level = 'info') {
   const lines: Record<string, unknown>[] = []
   const clock = { ms: 0 }
   const log = pino({ level }, { write: (line: string) => void lines.push(JSON.parse(line)) })
-  const now = () => clock.ms
-  return { lines, clock, logError: createErrorLog(log, () => ({}), now) }
+  t.intercept(performance, 'now', { value: () => clock.ms })
+  return { lines, clock, logError: createErrorLog(log, () => ({})) }
 }
 
 t.test('503s get one line a second, which says how many were suppressed', async (t) => {
-  const { lines, clock, logError } = begin()
+  const { lines, clock, logError } = begin(t)
   for (const ms of [0, 1, 2, 999, 1000, 1001, 2000]) {
     clock.ms = ms
     logError(unavailable(new Error('no answer')), null, `req_${ms}`)
@@ -30,17 +30,17 @@ t.test('503s get one line a second, which says how many were suppressed', async 
 
 t.test('401s and 429s are logged at debug level only', async (t) => {
   for (const code of ['unauthorized', 'rate_limit_exceeded'] as const) {
-    const usual = begin()
+    const usual = begin(t)
     usual.logError(new ApiError(code), null, 'req_1')
     t.same(usual.lines, [])
-    const debugging = begin('debug')
+    const debugging = begin(t, 'debug')
     debugging.logError(new ApiError(code), null, 'req_1')
     t.match(debugging.lines, [{ request_id: 'req_1', code }])
   }
 })
 
 t.test('errors without a caller get one line a second for each status', async (t) => {
-  const { lines, clock, logError } = begin()
+  const { lines, clock, logError } = begin(t)
   const stranger = { caller: null } as FastifyRequest
   for (const ms of [0, 1, 999, 1000]) {
     clock.ms = ms
@@ -57,7 +57,7 @@ t.test('errors without a caller get one line a second for each status', async (t
 })
 
 t.test('refusals over the budget do not suppress the line about a server that is down', async (t) => {
-  const { lines, logError } = begin()
+  const { lines, logError } = begin(t)
   for (let n = 0; n < 3; n++) logError(unavailable(new RefusalBudgetSpent('too many')), null, 'req_1')
   for (let n = 0; n < 3; n++) logError(unavailable(new Error('no answer')), null, 'req_2')
   t.match(lines, [
@@ -68,7 +68,7 @@ t.test('refusals over the budget do not suppress the line about a server that is
 })
 
 t.test('every error of a caller is logged, and every fault of ours with its cause', async (t) => {
-  const { lines, logError } = begin()
+  const { lines, logError } = begin(t)
   const request = { caller: { id: 'apk_1' } } as FastifyRequest
   for (let n = 0; n < 3; n++) logError(new ApiError('not_found'), request, `req_${n}`)
   for (let n = 0; n < 2; n++) {

@@ -1,10 +1,10 @@
 // The refusals of the last hour: each half minute is read until they cannot grow any more, and then no more.
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { createRefusalHour } from '../../src/ops/refusal-hour.ts'
 
 const startS = Date.parse('2026-01-01T12:00:00Z') / 1000
 /** One refusal a second for each reason; each question takes so long. */
-function hour({ tookMs = 0 } = {}) {
+function hour(t: Test, { tookMs = 0 } = {}) {
   const clock = { ms: startS * 1000 }
   const asked: string[] = []
   let isDown = (_since: string) => false
@@ -21,8 +21,8 @@ function hour({ tookMs = 0 } = {}) {
     ]
   }
   // Only for durations: the clock of the instance has nothing to do with that of Postgres.
-  const monoMs = () => clock.ms - startS * 1000
-  const read = createRefusalHour({ countRefusals, now: async () => clock.ms }, monoMs)
+  t.intercept(performance, 'now', { value: () => clock.ms - startS * 1000 })
+  const read = createRefusalHour({ countRefusals, now: async () => clock.ms })
   return {
     clock,
     read,
@@ -34,7 +34,7 @@ function hour({ tookMs = 0 } = {}) {
 }
 
 t.test('at first the hour is read, then only what may still grow', async (t) => {
-  const { clock, read, askedSince } = hour()
+  const { clock, read, askedSince } = hour(t)
   clock.ms += 10_000
   const all = { since: startS - 3570, reasons: { revoked: 3580 } }
   t.strictSame(await read(), all, 'of callers only')
@@ -54,7 +54,7 @@ t.test('at first the hour is read, then only what may still grow', async (t) => 
 })
 
 t.test('a slow server is asked for a little at a time, and left alone in between', async (t) => {
-  const { clock, read, askedSince } = hour({ tookMs: 200 })
+  const { clock, read, askedSince } = hour(t, { tookMs: 200 })
   clock.ms += 10_000
   t.match(await read(), { since: startS - 30 })
   t.strictSame(askedSince(), ['12:00:00', '11:59:30'])
@@ -67,7 +67,7 @@ t.test('a slow server is asked for a little at a time, and left alone in between
 })
 
 t.test('what cannot be read is left out, with all before it, and tried again', async (t) => {
-  const { clock, read, askedSince, down } = hour()
+  const { clock, read, askedSince, down } = hour(t)
   down('11:58:00')
   t.match(await read(), { since: startS - 90, reasons: { revoked: 90 } })
   t.equal(askedSince().length, 5, 'nor is anything before it asked for')
@@ -79,7 +79,7 @@ t.test('what cannot be read is left out, with all before it, and tried again', a
 })
 
 t.test('while the newest cannot be read it rejects, and it goes on afterwards', async (t) => {
-  const { clock, read, down } = hour()
+  const { clock, read, down } = hour(t)
   await read()
   down('12:00:00')
   clock.ms += 10_000
