@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { auditEvents } from '../../schemas/bounds.ts'
 import { type AuditEntry, type AuditFilter, type AuditLog, Unavailable } from '../stores.ts'
+import { untilStopped } from './until-stopped.ts'
 
 const pollMs = 1000
 /**
@@ -11,15 +12,6 @@ const pollMs = 1000
 const overlapS = 35
 /** Read of each event in one poll. More in a second is a flood, which nobody reads line by line. */
 const entriesMax = 2000
-
-/** Aborted by Ctrl-C, by SIGTERM, or when nobody reads the output any more. */
-export function untilStopped(): AbortSignal {
-  const stopping = new AbortController()
-  const stop = () => stopping.abort()
-  process.once('SIGINT', stop).once('SIGTERM', stop)
-  process.stdout.once('error', stop)
-  return stopping.signal
-}
 
 const warn = (line: string) => process.stderr.write(`latchkey: ${line}\n`)
 

@@ -9,8 +9,8 @@ import { collectLeaks, type Leaks } from '../ops/admin/leaked-keys.ts'
 import { tokenScanner, utf16Finder } from '../rules/token-scanner.ts'
 import type { Stores } from '../wiring/stores.ts'
 import { actor, command, table, withStores } from './command.ts'
-import { untilStopped } from './follow.ts'
 import { revoke } from './options.ts'
+import { untilStopped } from './until-stopped.ts'
 
 interface ScannedFile extends ScanResult {
   file: string

@@ -6,8 +6,8 @@ import { createBoard } from '../ops/board.ts'
 import { printable } from '../rules/printable.ts'
 import type { RankBy } from '../stores.ts'
 import { command, moment, operator, table, withStores } from './command.ts'
-import { untilStopped } from './follow.ts'
 import { sort, topRows } from './options.ts'
+import { untilStopped } from './until-stopped.ts'
 
 const redrawMs = 1000
 /** Prints what has been read by then: with very many keys, a scan takes longer. */
