@@ -1,5 +1,5 @@
 /** Follows the audit log, like `tail -f`, until it is stopped. */
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as pause } from 'node:timers/promises'
 import { auditEvents } from '../../schemas/bounds.ts'
 import { type AuditEntry, type AuditFilter, type AuditLog, Unavailable } from '../stores.ts'
 import { untilStopped } from './until-stopped.ts'
@@ -79,7 +79,7 @@ async function follow(
     )
 
   while (!stopped.aborted) {
-    await sleep(pollMs, undefined, { signal: stopped }).catch(() => {})
+    await pause(pollMs, undefined, { signal: stopped }).catch(() => {})
     if (!stopped.aborted) await patientPoll()
   }
 }

@@ -1,6 +1,6 @@
 /** latchkey serve: one instance, from its first line to its last. */
 import type { AddressInfo } from 'node:net'
-import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import { responseDue } from '../../plugins/http-framing.ts'
 import type { Config } from '../config.ts'
@@ -95,7 +95,7 @@ export async function serve(config: Config): Promise<undefined> {
     )
   } catch (error) {
     // Ctrl-C also ends initdb, and that may become known before the signal.
-    await sleep(signalDelayMs)
+    await pause(signalDelayMs)
     // On a busy machine the timer may fire before the event loop has looked for signals.
     await nextTurn()
     // Stopped during the start: the signal handler decides how the process ends.

@@ -1,5 +1,5 @@
 /** How `serve` stops: at a signal, at an unexpected error, or when `npm start` has ended. */
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as pause } from 'node:timers/promises'
 import closeWithGrace from 'close-with-grace'
 import type { Log } from '../process/log.ts'
 import { announceStop } from './workers.ts'
@@ -42,7 +42,7 @@ export function stopOnSignal(log: Log, close: () => Promise<void>): Stop {
     await close()
     log.info('stopped')
     // Nobody may be reading the log any more.
-    await Promise.race([new Promise((resolve) => log.flush(resolve)), sleep(logFlushMs)])
+    await Promise.race([new Promise((resolve) => log.flush(resolve)), pause(logFlushMs)])
   })
   return stop
 }

@@ -1,5 +1,5 @@
 /** latchkey top: the busiest keys of this minute, from the Redis counters. */
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as pause } from 'node:timers/promises'
 import type { Counters } from '../../schemas/counters.ts'
 import { countersBody } from '../ops/admin/counters-body.ts'
 import { createBoard } from '../ops/board.ts'
@@ -53,7 +53,7 @@ async function once(read: () => Promise<Counters>): Promise<Counters> {
   for (;;) {
     const counters = await read()
     if (counters.complete || counters.fault !== null || performance.now() > untilMs) return counters
-    await sleep(againMs)
+    await pause(againMs)
   }
 }
 
@@ -77,7 +77,7 @@ async function live(read: () => Promise<Counters>): Promise<void> {
       const lines = linesOf(await read()).slice(0, rows - 1)
       const fitting = lines.map((line) => [...printable(line)].slice(0, columns).join(''))
       stdout.write(`\x1b[H${fitting.map((line) => `${line}\x1b[K`).join('\n')}\x1b[J`)
-      await sleep(redrawMs, undefined, { signal: stopped }).catch(() => {})
+      await pause(redrawMs, undefined, { signal: stopped }).catch(() => {})
     }
   } finally {
     stdout.write('\x1b[?25h\x1b[?7h\x1b[?1049l')

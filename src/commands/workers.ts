@@ -6,7 +6,7 @@ import type { ChildProcess } from 'node:child_process'
 import cluster, { type Worker } from 'node:cluster'
 import { once } from 'node:events'
 import { availableParallelism } from 'node:os'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as pause } from 'node:timers/promises'
 import { type Config, workersMax } from '../config.ts'
 import type { Log } from '../process/log.ts'
 
@@ -116,7 +116,7 @@ export function startWorkers(count: number, { opsPort }: Pick<Config, 'opsPort'>
 
   async function replace(index: number, how: object) {
     log.error(how, 'a worker has ended; starting another')
-    await sleep(restartAfterMs, undefined, { signal: closing.signal }).catch(() => {})
+    await pause(restartAfterMs, undefined, { signal: closing.signal }).catch(() => {})
     if (!closing.signal.aborted) await start(index, true)
   }
 
@@ -132,7 +132,7 @@ export function startWorkers(count: number, { opsPort }: Pick<Config, 'opsPort'>
     started: startAll(),
     async close(signal) {
       closing.abort()
-      await sleep(signalDelayMs)
+      await pause(signalDelayMs)
       const ended = [...running.keys()].map((worker) => once(worker, 'exit'))
       for (const [worker, { isStopping }] of running) if (!isStopping) worker.process.kill(signal)
       await Promise.all(ended)

@@ -4,7 +4,7 @@
  * KEY_CACHE_SECONDS have passed by every clock, and every instance has reported a fence
  * (old-copies.ts). Retries continue meanwhile, and a success ends the wait.
  */
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as pause } from 'node:timers/promises'
 import { ApiError } from '../../plugins/api-error.ts'
 import { elsewhereMs } from '../rules/clock-rates.ts'
 import type { Counter, Fences, Publish } from '../stores.ts'
@@ -48,7 +48,7 @@ export function createPublish(options: PublishOptions): Publish {
       } catch {
         // Postgres is down or slow: ask it again.
       }
-      await sleep(retryEveryMs)
+      await pause(retryEveryMs)
     }
     return false
   }
@@ -63,12 +63,12 @@ export function createPublish(options: PublishOptions): Publish {
     const slow = setTimeout(onSlow, slowMs)
     const timeoutMs = agedMs + fenceTimeoutMs
     const isOver = () => done.signal.aborted || passedMs() >= timeoutMs
-    const aged = sleep(agedMs - passedMs(), undefined, { signal: done.signal }).catch(() => {})
+    const aged = pause(agedMs - passedMs(), undefined, { signal: done.signal }).catch(() => {})
     const reported = fences === null || everyoneReported(fences, isOver)
     const waited = Promise.all([reported, aged]).then(([isReported]) => isReported)
     const confirmed = async () => {
       while (counter.mode() !== 'memory' && passedMs() < retryForMs) {
-        await sleep(retryEveryMs, undefined, { ref: false })
+        await pause(retryEveryMs, undefined, { ref: false })
         if (await counter.raise(versions)) return true
       }
       return waited

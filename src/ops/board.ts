@@ -2,7 +2,7 @@
  * The busiest keys of this and the last minute, shared by all viewers: one scan of the counters. It
  * runs only while someone asks, and never twice at once.
  */
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as pause } from 'node:timers/promises'
 import { minuteOf } from '../rules/window.ts'
 import {
   type Counter,
@@ -192,7 +192,7 @@ export function createBoard({ counter, keys, instances }: BoardOptions): Board {
         entry.scanning = null
       })
     }
-    await Promise.race([entry.scanning, sleep(patienceMs)])
+    await Promise.race([entry.scanning, pause(patienceMs)])
   }
 
   async function look(entry: Minute, nowMs: number, lane: Operator): Promise<BoardView> {

@@ -5,7 +5,7 @@
  */
 import type { Socket } from 'node:net'
 import { Duplex } from 'node:stream'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as pause } from 'node:timers/promises'
 import postgres, { type Sql } from 'postgres'
 import { readAddress } from './address.ts'
 import { closed, dial, notPostgres } from './dial.ts'
@@ -62,7 +62,7 @@ export function postgresAt(databaseUrl: string, env: SslSettings = {}): Server {
       if (only === undefined) moveOnFrom(index, hadAnswered)
     }
     try {
-      if (index === 0) await sleep(Math.max(0, notBeforeMs - performance.now()), undefined, { signal })
+      if (index === 0) await pause(Math.max(0, notBeforeMs - performance.now()), undefined, { signal })
       const socket = await dial(hosts[index]!, address, timeoutMs, signal)
       sockets.add(socket)
       socket.once('close', () => sockets.delete(socket))
@@ -107,7 +107,7 @@ export function postgresAt(databaseUrl: string, env: SslSettings = {}): Server {
       try {
         const [row] = await Promise.race([
           sql`select current_setting('transaction_read_only') = 'off' as is_writable`,
-          sleep(options.connect_timeout * 1000, [], { ref: false, ...(signal && { signal }) }),
+          pause(options.connect_timeout * 1000, [], { ref: false, ...(signal && { signal }) }),
         ])
         if (!row?.is_writable) return false
         current = index

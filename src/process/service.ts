@@ -1,5 +1,5 @@
 /** One instance of the service: the public listener in front of what guards its requests. */
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as pause } from 'node:timers/promises'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { responseDue } from '../../plugins/http-framing.ts'
 import type { Config } from '../config.ts'
@@ -71,7 +71,7 @@ export async function openService(config: Config, log: Log, options: GuardingOpt
     onError,
     async close({ drainMs = 0, cutOff, closeOps } = {}) {
       drain.start()
-      if (drainMs > 0) await sleep(drainMs)
+      if (drainMs > 0) await pause(drainMs)
       await drain.finish(cutOff)
       await app.close()
       await closeOps?.()

@@ -1,7 +1,7 @@
 /** Finds out whether Redis can count for the service, and leaves nothing behind. */
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as pause } from 'node:timers/promises'
 import { connect as tlsConnect } from 'node:tls'
 import { clockFinding, type Finding, withoutAddress } from '../rules/finding.ts'
 import type { RedisServers } from '../rules/redis-url.ts'
@@ -66,7 +66,7 @@ async function settled(counter: Counter) {
   const untilMs = performance.now() + waitMs
   const isFailed = () =>
     counter.outages().some(({ cause }) => cause !== 'timeout' && cause !== 'disconnected')
-  while (counter.mode() !== 'shared' && !isFailed() && performance.now() < untilMs) await sleep(10)
+  while (counter.mode() !== 'shared' && !isFailed() && performance.now() < untilMs) await pause(10)
 }
 
 const unknownScript = '0'.repeat(40)

@@ -4,7 +4,7 @@
  * server's one core. TIME before and after each slice says how long the server took; a server that
  * is busy with others makes a slice longer, and so the reader slower.
  */
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as pause } from 'node:timers/promises'
 import type { Redis } from 'ioredis'
 import type { KeyCount, ScanOptions, VisitCounts } from '../stores.ts'
 import { sources } from './scripts.ts'
@@ -47,7 +47,7 @@ export async function scanServer(redis: Redis, options: ServerScan): Promise<Err
     if (cursor === '0') break
     const elapsedMs = performance.now() - startedMs
     const shareNow = typeof share === 'number' ? share : share()
-    await sleep(pauseMs(slice.usedMs, elapsedMs, shareNow), undefined, { signal }).catch(() => {})
+    await pause(pauseMs(slice.usedMs, elapsedMs, shareNow), undefined, { signal }).catch(() => {})
   }
   return null
 }

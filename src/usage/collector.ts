@@ -9,7 +9,7 @@
  * the minute is incomplete. If an instance was killed before it reported, the sum proves nothing: then
  * the minute is incomplete if any other instance has noticed that counts may be missing.
  */
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as pause } from 'node:timers/promises'
 import { minuteOf } from '../rules/window.ts'
 import type { Counter, KeyCount, UsageReport, UsageStore } from '../stores.ts'
 
@@ -262,7 +262,7 @@ export function createCollector(options: CollectorOptions): Collector {
     async close() {
       isClosed = true
       clearTimeout(timer)
-      await Promise.race([storeRest().catch(onFault), sleep(stopTimeoutMs, undefined, { ref: false })])
+      await Promise.race([storeRest().catch(onFault), pause(stopTimeoutMs, undefined, { ref: false })])
     },
   }
 }

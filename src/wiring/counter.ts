@@ -1,5 +1,5 @@
 /** The counter: on Redis if there is one, else in memory. */
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as pause } from 'node:timers/promises'
 import type { Config } from '../config.ts'
 import { createMemoryCounter } from '../memory/counter.ts'
 import type { Counter } from '../stores.ts'
@@ -37,6 +37,6 @@ export async function openCounter(
     throw error
   }
   const untilMs = performance.now() + redisWaitMs * patience
-  while (counter.mode() === 'local' && performance.now() < untilMs) await sleep(10)
+  while (counter.mode() === 'local' && performance.now() < untilMs) await pause(10)
   return counter
 }

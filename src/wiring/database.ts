@@ -1,5 +1,5 @@
 /** The database: the one of DATABASE_URL or an embedded one, reachable and migrated. */
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as pause } from 'node:timers/promises'
 import type { Config } from '../config.ts'
 import { NoConnection } from '../postgres/dial.ts'
 import { describe, isServersFault, permissionFault, refusesParameter } from '../postgres/faults.ts'
@@ -82,7 +82,7 @@ async function migrateWhenReady(
       const { message, code } = error as { message: string; code?: string }
       if (!announced) onProgress?.(`Waiting for Postgres: ${withoutAddress(message || String(code))}`)
       timeoutMs = Math.min(databaseAnswerMs, leftMs)
-      await sleep(databaseRetryMs, undefined, signal && { signal })
+      await pause(databaseRetryMs, undefined, signal && { signal })
     }
   }
 }

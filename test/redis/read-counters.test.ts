@@ -1,6 +1,6 @@
 // Reading the counters of a Redis: what it costs there, what it skips, and what is left when Redis
 // is down or refuses.
-import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises'
 import { install } from '@sinonjs/fake-timers'
 import type { Redis } from 'ioredis'
 import t, { type Test } from 'tap'
@@ -153,7 +153,7 @@ t.test('a patient reader waits longer for a slice', async (t) => {
 
 for (const share of [undefined, 0.05, () => 0.05])
   t.test(`a scan uses 5 % of a server (${share})`, async (t) => {
-    const { counters, seen } = readOne({ server: counting }, { redis: twoSlices(() => sleep(10)) })
+    const { counters, seen } = readOne({ server: counting }, { redis: twoSlices(() => pause(10)) })
     const startMs = performance.now()
     const scan = await counters.scan(5, () => {}, { share })
     t.match(scan, { complete: true, scanned: 2, mode: 'shared', fault: null })

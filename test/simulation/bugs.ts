@@ -128,11 +128,11 @@ const oldCopies = of(
 const publication = [
   ...of(
     'src/guard/publish.ts',
-    ['an unconfirmed change is answered at once', 'sleep(agedMs', 'sleep(0'],
+    ['an unconfirmed change is answered at once', 'pause(agedMs', 'pause(0'],
     ['nobody waits for the fence', 'fences === null ||', 'true ||'],
     ['a fence that Postgres cannot tell of counts as reported', 'catch {', 'catch { if (fence) return true;'],
     ['an unconfirmed change counts as confirmed', 'if (!isConfirmed)', 'if (false)'],
-    ['an unconfirmed change waits for half the time', 'sleep(agedMs', 'sleep(agedMs / 2'],
+    ['an unconfirmed change waits for half the time', 'pause(agedMs', 'pause(agedMs / 2'],
   ),
   ...of(
     'src/rules/clock-rates.ts',
