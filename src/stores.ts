@@ -210,7 +210,7 @@ export interface KeyUse {
  * Ids of keys. `confirmed`: still as the instance has them. `skipped`: their rows are locked, so
  * nothing was written.
  */
-export interface TouchedKeys extends ReadFrom {
+interface TouchedKeys extends ReadFrom {
   confirmed: string[]
   skipped: string[]
 }
@@ -270,7 +270,7 @@ export interface Page {
   startingAfter?: string | undefined
 }
 
-export interface KeyPage extends Page {
+interface KeyPage extends Page {
   status?: KeyState | undefined
   displayPrefix?: string | undefined
 }

@@ -17,7 +17,7 @@ export interface Cold {
   seconds: number
 }
 
-export interface ColdOptions {
+interface ColdOptions {
   names: CandidateName[]
   /** Keys at the beginning that were used before. */
   skip?: number

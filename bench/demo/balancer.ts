@@ -5,7 +5,7 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 
-export interface Balancer {
+interface Balancer {
   url: string
   close(): Promise<void>
 }

@@ -34,7 +34,7 @@ const wanted: Wanted[] = [
   { user: 'Ada Example', key: 'notebook', limitRpm: 1000, perS: 0.2, fate: 'owner deleted' },
 ]
 
-export interface Customers {
+interface Customers {
   clients: Client[]
   /** A key for the person who runs the demo. */
   yours: string

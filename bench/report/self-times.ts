@@ -9,7 +9,7 @@ export interface CpuProfile {
   timeDeltas: number[]
 }
 
-export interface SelfTimes {
+interface SelfTimes {
   modules: Map<string, number>
   functions: Map<string, number>
 }

@@ -6,7 +6,7 @@ import { delayProgram } from '../paths.ts'
 import { median } from '../statistics.ts'
 import { stopProcess } from './stop-process.ts'
 
-export interface Distance {
+interface Distance {
   /** Of the same server, through the delay. */
   url: string
   stop(): Promise<void>

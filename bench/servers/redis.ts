@@ -4,7 +4,7 @@ import { Redis } from 'ioredis'
 import { freePort } from '../../src/embedded/free-port.ts'
 import { endsWithUs, stopProcess } from './stop-process.ts'
 
-export interface RedisUsage {
+interface RedisUsage {
   /** EVALSHA, EVAL and FCALL, as clients sent them. Calls made by scripts are not counted. */
   scriptCalls: number
   /** User and system time of the server process since its start, in microseconds. */

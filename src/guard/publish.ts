@@ -20,7 +20,7 @@ const slowMs = 2000
 /** Retries continue for this long, even after the response. */
 const retryForMs = 60_000
 
-export interface PublishOptions {
+interface PublishOptions {
   counter: Pick<Counter, 'mode' | 'raise'>
   /** How long an instance may trust a copy that it read just before the change. */
   maxStaleMs: number

@@ -4,7 +4,7 @@ import type { AuditLog, RefusalRecord } from '../stores.ts'
 import { createBatcher } from './batcher.ts'
 import { createRefusalBudget, RefusalBudgetSpent } from './refusal-budget.ts'
 
-export interface RefusalsOptions {
+interface RefusalsOptions {
   audit: Pick<AuditLog, 'recordRefusals'>
   /** REFUSALS_PER_ADDRESS_RPM. */
   perAddressRpm: number

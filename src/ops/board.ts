@@ -33,7 +33,7 @@ export interface BoardView extends Scan, Ranking {
   lost: boolean
 }
 
-export interface BoardOptions extends RankingOptions {
+interface BoardOptions extends RankingOptions {
   counter: Pick<Counter, 'mode' | 'scan' | 'known' | 'countsOf' | 'mayLackCounts' | 'now'>
   instances: Pick<InstanceStore, 'list'>
 }

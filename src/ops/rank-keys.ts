@@ -22,7 +22,7 @@ export interface Ranking {
   keys: Record<RankBy, RankedKey[]>
 }
 
-export interface Ranked {
+interface Ranked {
   minute: number
   top: TopCounts
   finalists: Finalists

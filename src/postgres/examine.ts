@@ -9,7 +9,7 @@ import { createPool, type Query } from './pool.ts'
 import type { SslSettings } from './ssl.ts'
 import { writableFirst } from './writable-first.ts'
 
-export interface ExamineOptions {
+interface ExamineOptions {
   url: string
   ssl: SslSettings
   /** Identify HASH_SECRET and HASH_SECRET_PREVIOUS; null where there is none. */

@@ -3,7 +3,7 @@ import { silenceMs } from '../rules/clock-rates.ts'
 import type { InstanceStore } from '../stores.ts'
 import type { Pool, Query } from './pool.ts'
 
-export interface InstancePools {
+interface InstancePools {
   instances: Pool
   management: Pool
 }

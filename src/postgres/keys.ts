@@ -8,7 +8,7 @@ import { createKeyChanges, type KeyChangesOptions } from './key-changes.ts'
 import { expiry, safeKeyId, seconds, stored, toKey } from './key-rows.ts'
 import type { Pool, Query } from './pool.ts'
 
-export interface KeyPools {
+interface KeyPools {
   lookups: Pool
   management: Pool
   background: Pool

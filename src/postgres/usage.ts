@@ -9,7 +9,7 @@ import { stepStartS, type UsageRange } from '../rules/usage-range.ts'
 import type { KeyCount, UsageStore } from '../stores.ts'
 import type { Pool, Query } from './pool.ts'
 
-export interface UsagePools {
+interface UsagePools {
   /** For readers. */
   management: Pool
   /** For what is stored in the background, in time before the counters expire. */

@@ -24,7 +24,7 @@ const taken: ExternalIdTaken = { ok: false, reason: 'external_id_taken' }
 const isTaken = (error: unknown) =>
   (error as { constraint_name?: string }).constraint_name === 'external_id_is_unique'
 
-export interface UserPools {
+interface UserPools {
   management: Pool
   /** For changes of all keys of a user, who may have many. */
   operator: Pool

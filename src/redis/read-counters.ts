@@ -9,7 +9,7 @@ import { notConnected, type Servers } from './servers.ts'
 import type { Shard } from './shard.ts'
 import { answerTimeoutMs, withTimeout } from './with-timeout.ts'
 
-export interface ReadCountersOptions {
+interface ReadCountersOptions {
   client: Redis | Cluster
   servers: Servers
   /** By server. */

@@ -10,7 +10,7 @@ import type { KeyCount, ScanOptions, VisitCounts } from '../stores.ts'
 import { sources } from './scripts.ts'
 import { withTimeout } from './with-timeout.ts'
 
-export interface ServerScan extends ScanOptions {
+interface ServerScan extends ScanOptions {
   minute: number
   share: NonNullable<ScanOptions['share']>
   timeoutMs: number

@@ -20,7 +20,7 @@ export interface Servers {
   connection(server: string): Redis | undefined
 }
 
-export interface Watcher {
+interface Watcher {
   /** The set of masters may have changed. */
   onMasters(): void
   /** Nothing can be sent to this server any more. */

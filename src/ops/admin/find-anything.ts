@@ -38,7 +38,7 @@ const keysMax = 10
 /** The only id among these; null if there is none or more than one. */
 const onlyOne = (ids: (string | null)[]) => (new Set(ids).size === 1 ? ids[0]! : null)
 
-export interface LookupCaller {
+interface LookupCaller {
   lane: Operator
   toBody: (key: StoredKey) => AdminKey
 }
