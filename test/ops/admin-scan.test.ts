@@ -2,11 +2,10 @@
 import t from 'tap'
 import { collectLeaks } from '../../src/ops/admin/leaked-keys.ts'
 import { expectError } from '../api/expect-error.ts'
-import { nowS } from '../api/values.ts'
-import { deleteUser, makeCaller } from '../instance.ts'
+import { makeCaller } from '../instance.ts'
 import { startAdmin, verify } from './admin.ts'
 
-const { instance, sql, admin, entriesOf, startOther, untilConfirmed } = await startAdmin(t, {
+const { instance, sql, admin, entriesOf, keysInEachState, startOther, untilConfirmed } = await startAdmin(t, {
   LOG_LEVEL: 'trace',
 })
 const other = await startOther()
@@ -14,14 +13,7 @@ const { mint } = instance.service.stores.tokenFormat
 const scan = (text: string, more: object = {}) => admin('POST', 'keys/scan', { text, ...more })
 
 t.test('a scan names the keys in a text and changes nothing', async (t) => {
-  const [active, revoked, expired, ownerless] = [
-    await makeCaller(instance),
-    await makeCaller(instance),
-    await makeCaller(instance, { expiresAt: nowS() - 5 }),
-    await makeCaller(instance),
-  ]
-  await admin('DELETE', `keys/${revoked.id}`)
-  await deleteUser(instance, ownerless.userId)
+  const { active, revoked, expired, ownerless } = await keysInEachState()
   const strange = mint()
   const tokens = [active, revoked, expired, ownerless, active].map(({ token }) => token)
   const found = await scan(`${tokens.join('\n')} ${strange} ${strange}`)

@@ -6,8 +6,7 @@ import { connect } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { expectError } from '../api/expect-error.ts'
-import { nowS } from '../api/values.ts'
-import { type Ask, deleteUser, makeCaller, startInstance, startOps } from '../instance.ts'
+import { type Ask, makeCaller, startInstance, startOps } from '../instance.ts'
 import { aFolder } from '../process/latchkey.ts'
 import { until } from '../process/until.ts'
 import { startPrivateRedis } from '../services/index.ts'
@@ -24,7 +23,7 @@ async function publish(text: string) {
 }
 await publish(published(former, current))
 
-const { services, instance, ops, sql, admin, entriesOf, startOther } = await startAdmin(t, {
+const { services, instance, ops, sql, admin, entriesOf, keysInEachState, startOther } = await startAdmin(t, {
   GITHUB_SCANNING_KEYS_FILE: keysFile,
   LOG_LEVEL: 'trace',
 })
@@ -96,14 +95,7 @@ t.test('with Redis down, they are revoked on every instance when the answer come
 })
 
 t.test('what is or was a key is a true positive, and anything else a false one', async (t) => {
-  const [active, revoked, expired, ownerless] = [
-    await makeCaller(instance),
-    await makeCaller(instance),
-    await makeCaller(instance, { expiresAt: nowS() - 5 }),
-    await makeCaller(instance),
-  ]
-  await admin('DELETE', `keys/${revoked.id}`)
-  await deleteUser(instance, ownerless.userId)
+  const { active, revoked, expired, ownerless } = await keysInEachState()
   const known = [active, revoked, expired, ownerless, active].map(({ token }) => token)
   const strange = [mint(), `${active.token.slice(0, -1)}!`, '', 'lk_', 'é\0', 'x'.repeat(100_000)]
   const around = [`"${active.token}"`, `${active.token}0`, `key=${active.token};`]
