@@ -1,10 +1,11 @@
 /** What a caller of openStores may ask for. Each part of the wiring picks what it needs. */
 import type { Cluster, Redis } from 'ioredis'
+import type { Role } from '../embedded/lock.ts'
 import type { RedisCounterOptions } from '../redis/counter.ts'
 
 export interface OpenOptions {
   /** serve: the one service of an embedded database; command: anything beside it. */
-  role: 'serve' | 'command'
+  role: Role
   /** A command may create the embedded database; most only make sense on one that exists. */
   createsDatabase?: boolean
   /**
