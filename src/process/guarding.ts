@@ -55,7 +55,7 @@ interface Shared {
 export async function openGuarding(config: Config, log: Lines, options: GuardingOptions): Promise<Guarding> {
   const metrics = createMetrics()
   // May be called while the stores are still opening: there is no gate yet, and no cached key.
-  let distrustCopies = () => {}
+  let invalidateCopies = () => {}
   let createPartitions = () => {}
   const stores = await openStores(config, {
     ...options,
@@ -64,7 +64,7 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
       metrics.redisOutage()
       log.warn(outage, 'Redis is down: this instance counts locally')
     },
-    onOtherServer: () => distrustCopies(),
+    onOtherServer: () => invalidateCopies(),
     onBatch: (hits) => metrics.batch('counter', hits),
     onShed: metrics.shed,
     onRedisCall: metrics.redisCall,
@@ -78,7 +78,7 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
   const shared = { stores, metrics, log }
   const guard = createRequestGuard(config, shared, options.patience ?? 1)
   const { gate, cache, oldCopies } = guard
-  distrustCopies = () => {
+  invalidateCopies = () => {
     gate.invalidateBefore()
     oldCopies.startOver()
   }

@@ -88,12 +88,12 @@ export function createInstance(world: World, process: Process): Instance {
     link: links.redis,
     trace,
   })
-  let distrustCopies = () => {}
+  let invalidateCopies = () => {}
   const counter = createRedisCounter({
     client,
     onOutage: (outage) =>
       trace?.(`${process.name}: ${outage ? `counts locally: ${outage.reason}` : 'counts in Redis'}`),
-    onOtherServer: () => distrustCopies(),
+    onOtherServer: () => invalidateCopies(),
   })
   const oldCopies = createOldCopies(outageTtlMs)
   const unchanged = createUnchanged()
@@ -108,7 +108,7 @@ export function createInstance(world: World, process: Process): Instance {
     onStaleHash() {},
   })
   // As in src/process/guarding.ts.
-  distrustCopies = () => {
+  invalidateCopies = () => {
     gate.invalidateBefore()
     oldCopies.startOver()
   }
