@@ -31,7 +31,7 @@ export interface Outcome {
   notes: string[]
 }
 
-const shown = (value: number) => (Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3))
+const rounded = (value: number) => (Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3))
 
 export const interval = ({ low, high }: Estimate) => `${low.toFixed(2)}–${high.toFixed(2)}`
 
@@ -46,8 +46,8 @@ const target = (
   const value = typeof got === 'number' ? got : got.median
   return {
     what,
-    want: `${sign} ${shown(limit)} ${unit}`.trim(),
-    got: `${shown(value)} ${unit}`.trim() + (typeof got === 'number' ? '' : ` (${interval(got)})`),
+    want: `${sign} ${rounded(limit)} ${unit}`.trim(),
+    got: `${rounded(value)} ${unit}`.trim() + (typeof got === 'number' ? '' : ` (${interval(got)})`),
     met: sign === '≤' ? value <= limit : value >= limit,
   }
 }

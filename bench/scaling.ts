@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import type { Sample } from './measure.ts'
 import { results, scalingPage } from './paths.ts'
 import { resultOf } from './ratios.ts'
+import { shown } from './report/columns.ts'
 import { factLines } from './report/markdown.ts'
 import type { Written } from './report/write.ts'
 
@@ -77,7 +78,7 @@ export function figures(results: Results): string[] {
     '',
     'Extrapolated from those:',
     '',
-    `| | ${rates.map((rate) => `${shown(rate)} req/s`).join(' | ')} |`,
+    `| | ${rates.map((rate) => `${shown(rate, 0)} req/s`).join(' | ')} |`,
     `|---|${'---:|'.repeat(rates.length)}`,
     cores('instances, few hot keys', 'c₁', one.cpuUs),
     cores('instances, many keys used often', 'c₂', thousand.cpuUs),
@@ -87,12 +88,12 @@ export function figures(results: Results): string[] {
     ...postgres('Postgres cores, keys used seldom', 'w₂', more.postgresCpuUs),
     ...postgres('Postgres cores, each key for the first time', 'w₃', firstUseUs),
     '',
-    `The highest rate of one key, on one Redis core: 10⁶ · ${busy} / r₁ = ${shown(perCore(one.redisCpuUs))} req/s in full batches, 10⁶ · ${busy} / r₃ = ${shown(perCore(most.us))} req/s at the cost of r₃.`,
+    `The highest rate of one key, on one Redis core: 10⁶ · ${busy} / r₁ = ${shown(perCore(one.redisCpuUs), 0)} req/s in full batches, 10⁶ · ${busy} / r₃ = ${shown(perCore(most.us), 0)} req/s at the cost of r₃.`,
     ...(perKeySecondUs === null
       ? []
       : [
           '',
-          `The most keys used often that one Postgres core can serve, if each is used on one instance: 10⁶ · ${busy} / w₁ = ${shown(perCore(perKeySecondUs))}.`,
+          `The most keys used often that one Postgres core can serve, if each is used on one instance: 10⁶ · ${busy} / w₁ = ${shown(perCore(perKeySecondUs), 0)}.`,
         ]),
   ]
 }
@@ -116,11 +117,9 @@ const measured = (figure: string, what: string, us: number | null, from: Page) =
   `| ${figure} | ${what} | ${us === null ? '–' : `${us.toFixed(2)} µs`} | [${from}](../bench/results/${from}.md) |`
 
 const cores = (what: string, figure: string, us: number) =>
-  `| ${what} (${figure}) | ${rates.map((rate) => shown(Math.ceil((rate * us) / (1e6 * busy)))).join(' | ')} |`
+  `| ${what} (${figure}) | ${rates.map((rate) => shown(Math.ceil((rate * us) / (1e6 * busy)), 0)).join(' | ')} |`
 
 const postgres = (what: string, figure: string, us: number | null) =>
   us === null ? [] : [cores(what, figure, us)]
 
 const perCore = (us: number) => Math.floor((1e6 * busy) / us)
-
-const shown = (value: number) => String(value).replace(/\B(?=(\d{3})+$)/g, '\u2009')
