@@ -1,7 +1,6 @@
 // The API documents: whole, and clean by the rules that others check them by.
 import { createConfig, lintFromString } from '@redocly/openapi-core'
 import t from 'tap'
-import type { ErrorEnvelope } from '../../schemas/error.ts'
 import { CreateKeyBody, withMaxRateLimit } from '../../schemas/key.ts'
 import type { Response } from '../../src/openapi/document-types.ts'
 import { listeners } from './documents.ts'
@@ -52,7 +51,7 @@ t.test('the example of an error names what it is about', async (t) => {
   const { paths, components } = (await listeners()).public!.document
   const params = (response: unknown) =>
     Object.entries((response as Response).content!['application/json']!.examples!).map(
-      ([code, { value }]) => [code, (value as ErrorEnvelope).error.param],
+      ([code, { value }]) => [code, (value as { error: { param: string } }).error.param],
     )
   t.strictSame(Object.fromEntries(params(paths['/v1/keys']!.post!.responses[400])), {
     invalid_json: '',
