@@ -17,8 +17,8 @@ const windowMs = 60_000
  */
 export function watchStandstill(): (nowMs: number, sentAtMs: number) => boolean {
   /**
-   * How far ahead at most, in the last window. It does not follow each reply, or many short standstills
-   * would pass.
+   * How far ahead at most. It falls at once, as a lower reply is the truth, but rises only to the lowest of
+   * a whole window, or many short standstills would pass.
    */
   let known: number | null = null
   let lowest = Infinity
@@ -28,8 +28,13 @@ export function watchStandstill(): (nowMs: number, sentAtMs: number) => boolean 
     const monoMs = performance.now()
     const atMostMs = nowMs - sentAtMs
     lowest = Math.min(lowest, atMostMs)
-    const stoodStill = known !== null && nowMs - monoMs > known + standstillMinMs
-    if (known !== null && !stoodStill && monoMs - sinceMs <= windowMs) return false
+    // A clock that is set back may hide a standstill.
+    const stoodStill =
+      known !== null && (nowMs - monoMs > known + standstillMinMs || atMostMs < known - standstillMinMs)
+    if (known !== null && !stoodStill && monoMs - sinceMs <= windowMs) {
+      known = Math.min(known, atMostMs)
+      return false
+    }
     known = stoodStill ? atMostMs : lowest
     lowest = atMostMs
     sinceMs = monoMs

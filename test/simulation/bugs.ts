@@ -175,11 +175,15 @@ const publication = [
 ]
 
 const standstill = [
-  ...of('src/redis/standstill.ts', [
-    'many short standstills go unnoticed',
-    '> known + standstillMinMs',
-    '> (known = Math.max(known, nowMs - monoMs - 149)) + standstillMinMs',
-  ]),
+  ...of(
+    'src/redis/standstill.ts',
+    [
+      'many short standstills go unnoticed',
+      '> known + standstillMinMs',
+      '> (known = Math.max(known, nowMs - monoMs - 149)) + standstillMinMs',
+    ],
+    ['a clock that is set back hides a standstill', '|| atMostMs < known - standstillMinMs', ''],
+  ),
   ...of('test/simulation/instance.ts', [
     'after a standstill, old copies are used',
     'oldCopies.startOver();',

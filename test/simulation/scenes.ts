@@ -354,6 +354,16 @@ function suspended(cast: Cast): Scene {
   }
 }
 
+/** The same, and Redis's clock is set back by more meanwhile. */
+function suspendedBehind(cast: Cast): Scene {
+  const { actions, ...scene } = suspended(cast)
+  const setBack = actions.flatMap((action): Action[] => {
+    if (action.do !== 'suspend') return []
+    return [{ at: action.at, do: 'jump clock', of: 'redis', by: -action.for - cast.chance.between(160, 600) }]
+  })
+  return { ...scene, actions: [...actions, ...setBack] }
+}
+
 /** The same in several short pieces, none of which is noticed by itself. */
 function suspendedOften(cast: Cast): Scene {
   const { chance, atMs, b } = cast
@@ -493,6 +503,7 @@ export const scenes: ((cast: Cast) => Scene)[] = [
     stopped,
     silent,
     suspended,
+    suspendedBehind,
     suspendedOften,
     suspendedLong,
   ].flatMap((scene) => Array(8).fill(scene)),
