@@ -359,7 +359,7 @@ function suspendedBehind(cast: Cast): Scene {
   const { actions, ...scene } = suspended(cast)
   const setBack = actions.flatMap((action): Action[] => {
     if (action.do !== 'suspend') return []
-    return [{ at: action.at, do: 'jump clock', of: 'redis', by: -action.for - cast.chance.between(160, 600) }]
+    return [{ at: action.at, do: 'jump clock', of: 'redis', by: -action.for - cast.chance.between(400, 900) }]
   })
   return { ...scene, actions: [...actions, ...setBack] }
 }
