@@ -8,6 +8,7 @@
  */
 import { hash, randomBytes } from 'node:crypto'
 import type { Caller } from '../../plugins/authenticate.ts'
+import { atLeastMs } from '../rules/clock-rates.ts'
 import type { TokenHashes } from '../rules/key-hasher.ts'
 import type { ReadFrom } from '../stores.ts'
 
@@ -38,9 +39,12 @@ export interface CachedKey extends Caller, TokenHashes {
   readonly ownReadOf: CachedKey | null
 }
 
-/** The database read its clock after the read began, so the deadline may be early, never late. */
+/**
+ * May be early, never late: the database read its clock after the read began, and the key is read again
+ * at the deadline.
+ */
 export const expiryOf = (expiresAt: number | null, readAtMs: number, nowS: number) =>
-  expiresAt === null ? Infinity : readAtMs + (expiresAt - nowS) * 1000
+  expiresAt === null ? Infinity : readAtMs + atLeastMs((expiresAt - nowS) * 1000)
 
 /** A later read, which began at `readAtMs`, has found the key as it is here. */
 export function renew(key: CachedKey, readAtMs: number, { nowS, server }: ReadFrom) {

@@ -140,7 +140,7 @@ t.test(
     writes[0]!.end()
     await nextTurn()
     t.match(copies, {
-      apk_same: { readAtMs: beganMs, expiresAtMonoMs: beganMs + 5000 },
+      apk_same: { readAtMs: beganMs, expiresAtMonoMs: beganMs + 5000 / 1.04 },
       apk_changed: { readAtMs: beganMs - 4000 },
       apk_staleHash: { readAtMs: beganMs - 4000 },
       apk_readMeanwhile: { readAtMs: beganMs + 10, expiresAtMonoMs: 2 },
