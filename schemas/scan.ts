@@ -15,7 +15,7 @@ export const ScanBody = Type.Object(
     }),
     revoke: Type.Optional(
       Type.Boolean({
-        description: 'Whether to revoke the keys found that are active.',
+        description: 'Whether to revoke the keys found.',
         suggestion: 'Send true or false, or nothing to only look.',
       }),
     ),

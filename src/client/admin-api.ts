@@ -232,7 +232,7 @@ export interface components {
              * @example API_KEY=lk_6losLXUEssGyINc5iSAoyYqHITrdOwgy0oAdS8
              */
             text: string;
-            /** @description Whether to revoke the keys found that are active. Send true or false, or nothing to only look. */
+            /** @description Whether to revoke the keys found. Send true or false, or nothing to only look. */
             revoke?: boolean;
         };
         ScanResult: {

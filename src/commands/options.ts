@@ -44,7 +44,7 @@ const auditLimitMax = 10_000
 export const name = option('--name <name>', 'a label for people')
 export const externalId = option('--external-id <id>', "this user's id in your own system")
 export const noExternalId = option('--no-external-id', 'remove the external id')
-export const revoke = option('--revoke', 'revoke the active keys that are found')
+export const revoke = option('--revoke', 'revoke the keys that are found')
 export const user = option('--user <usr_…>', 'the owner of the key')
 export const rateLimitRpm = number('--rate-limit-rpm <n>', 'allowed requests per minute', rateLimitMax)
 /** Throws an error where the operator allows less. */

@@ -87,6 +87,22 @@ t.test('a key whose revocation was lost on its way to the others is revoked agai
   t.equal(await verify(other, token), 401)
 })
 
+t.test(
+  'an expired key and one of a deleted user are revoked too: others may not have heard of it',
+  async (t) => {
+    const [expired, ownerless] = [await makeCaller(instance), await makeCaller(instance)]
+    for (const { id, token } of [expired, ownerless]) {
+      t.equal(await verify(other, token), 200)
+      await untilConfirmed(id)
+    }
+    await sql`update api_keys set expires_at = now(), version = version + 1 where id = ${expired.id}`
+    await sql`update users set deleted_at = now() where id = ${ownerless.userId}`
+    const { body } = await scan(`${expired.token} ${ownerless.token}`, { revoke: true })
+    for (const key of body.keys) t.match(key, { state: 'revoked', revoked: true })
+    for (const { token } of [expired, ownerless]) t.equal(await verify(other, token), 401)
+  },
+)
+
 t.test('a key that cannot be revoked keeps no other one alive', async (t) => {
   const leaked = await Promise.all(Array.from({ length: 40 }, () => makeCaller(instance)))
   const stuck = leaked[3]!

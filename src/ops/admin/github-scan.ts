@@ -26,7 +26,7 @@ export const githubScanRoute: FastifyPluginAsyncTypebox<LeakedKeysOptions> = asy
         operationId: 'revokeReportedKeys',
         summary: 'Revoke keys that GitHub has found',
         description:
-          "For GitHub's secret scanning, whose signature must verify under a key in GITHUB_SCANNING_KEYS_FILE. Without that setting, the route does not exist. Revokes the keys that are active, and answers once every instance refuses them.",
+          "For GitHub's secret scanning, whose signature must verify under a key in GITHUB_SCANNING_KEYS_FILE. Without that setting, the route does not exist. Revokes the keys, and answers once every instance refuses them.",
         tags: ['Keys'],
         body: GithubScanBody,
         response: { 200: GithubScanResult },

@@ -1,6 +1,7 @@
 /**
  * What to do about tokens found where they should not be: say which are keys of this service, and
- * revoke those that work. Only their hashes reach Postgres, and nothing is logged.
+ * revoke them. That includes expired ones and those of deleted users: an instance that has not heard of
+ * it may still accept them. Only their hashes reach Postgres, and nothing is logged.
  */
 import type { LeakedKey, ScanResult } from '../../../schemas/scan.ts'
 import type { KeyHasher } from '../../rules/key-hasher.ts'
@@ -104,9 +105,9 @@ export function collectLeaks(
       revoked: false,
     }
     leaked.set(key.id, leak)
-    const isActive = leak.state === 'active'
-    const isRecent = key.revokedAt !== null && key.nowS - key.revokedAt < recentS
-    if (by === null || !(isActive || isRecent)) return
+    const isRevoked = key.revokedAt !== null
+    const isRecent = isRevoked && key.nowS - key.revokedAt! < recentS
+    if (by === null || (isRevoked && !isRecent)) return
     try {
       const { ok } = await keys.revoke(key.id, null, by, detailsOf(token))
       if (!ok) throw new Unavailable('a key was not revoked')
@@ -114,7 +115,7 @@ export function collectLeaks(
       faults.push(error as Error)
       return
     }
-    if (isActive) Object.assign(leak, { state: 'revoked', revoked: true })
+    if (!isRevoked) Object.assign(leak, { state: 'revoked', revoked: true })
   }
 
   return { add, faults, result: () => ({ keys: [...leaked.values()], unknown }) }

@@ -17,7 +17,7 @@ export const scanRoute: FastifyPluginAsyncTypebox<LeakedKeysOptions> = async (ap
         operationId: 'scanForKeys',
         summary: 'Find leaked keys in a text',
         description:
-          'Says which keys of this service the text contains, by prefix and checksum, and revokes those that are active if `revoke` is true. Answers once every instance refuses them. The text is neither stored nor logged.',
+          'Says which keys of this service the text contains, by prefix and checksum, and revokes them if `revoke` is true. Answers once every instance refuses them. The text is neither stored nor logged.',
         tags: ['Keys'],
         body: ScanBody,
         response: { 200: ScanResult },
