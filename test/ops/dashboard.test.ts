@@ -315,7 +315,7 @@ test('a new key is shown first of all, can be copied, and is not lost by acciden
   await page.getByRole('dialog').getByText('Copied', { exact: true }).waitFor()
   await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click()
   await until('the focus is where to go on', async () => {
-    return (await page.evaluate('document.activeElement.id')) === 'found'
+    return (await page.evaluate('document.activeElement.id')) === 'query'
   })
   await page.getByLabel('Find a key').fill('')
   await page.keyboard.press('Control+V')
@@ -611,7 +611,26 @@ test('of two searches the later one is shown, whichever is answered last', async
   t.equal(await page.getByLabel('Find a key').inputValue(), fast.id)
 })
 
-test('a change that ends while something else is shown leaves it, and says if it failed', async (t, browser) => {
+test('while something is looked up it says so, and what was shown before cannot be changed', async (t, browser) => {
+  const page = await browser.open(url)
+  const [before, next] = [await aKey(5, 'before'), await aKey(5, 'next')]
+  const found = await find(page, before.id)
+  const answer = await hold(page, '**/admin/lookup', (request) => request.postData()!.includes(next.id))
+  await find(page, next.id)
+  await shown(page, 'Searching…')
+  t.strictSame(await barriersOf(page), [])
+  t.equal(await found.getAttribute('aria-busy'), 'true')
+  await page.evaluate('document.querySelector("#found button[type=submit]").focus()')
+  t.not(await page.evaluate('document.activeElement.type'), 'submit', 'it takes no focus')
+  await answer()
+  await found.getByRole('heading', { level: 2 }).getByText('next').waitFor()
+  t.equal(await page.getByText('Searching…').count(), 0)
+  t.equal(await found.getAttribute('aria-busy'), 'false')
+  await found.getByRole('button', { name: 'Change limit' }).click()
+  await shown(page, 'Change limit of “next”: done.')
+})
+
+test('a change that ends while something else is shown leaves it, and says how it went', async (t, browser) => {
   const page = await browser.open(url)
   const [first, second] = [await aKey(5, 'first'), await aKey(5, 'second')]
   let fails = true
@@ -644,6 +663,7 @@ test('a change that ends while something else is shown leaves it, and says if it
   const before = lookups()
   await answer()
   await painted(page)
+  await shown(page, 'Revoke “first”: done.')
   t.strictSame([lookups(), (await verify(first.token)).status], [before, 401])
   t.match(await heading.innerText(), 'second')
   await revoke(second, second.id)
@@ -753,7 +773,7 @@ test('all keys of a user are revoked once its id is typed', async (t, browser) =
   t.ok(await confirm.isDisabled())
   await page.getByRole('dialog').getByRole('textbox').fill(user.id)
   await confirm.click()
-  await found.getByText('1 key was revoked.').waitFor()
+  await shown(page, 'done. 1 key was revoked.')
   t.equal((await verify(token)).status, 401)
 })
 

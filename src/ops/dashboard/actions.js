@@ -15,16 +15,16 @@ const graces = [
 const outdated = ['key_not_active', 'key_already_rotated']
 
 /**
- * Runs a change and says how it went. Then shows the new state, unless the operator has looked up
- * something else while waiting.
+ * Runs a change and says how it went. Then shows the new state, unless the operator looks up
+ * something else meanwhile.
  */
-function actions({ id, name }, { isShowing, find, warn, hush }) {
+function actions({ id, name }, { isShowing, find, tell, warn, hush }) {
   const status = el('p', { role: 'status' })
-  const again = (done) => isShowing(id) && find(id, done)
+  const again = (done, next = id) => (isShowing(id) ? find(next, done) : tell(done))
 
   const act = (...change) => keepPage(() => run(...change))
 
-  async function run(what, change, after = again) {
+  async function run(what, change, after = (done) => again(done)) {
     const title = `${what} “${visible(name)}”: `
     hush()
     status.className = ''
@@ -39,7 +39,7 @@ function actions({ id, name }, { isShowing, find, warn, hush }) {
         sessionStorage.setItem('note', 'The session had ended: the last change was not made.')
       // Somebody else has revoked or rotated it meanwhile: show that.
       if (outdated.includes(error.code) && isShowing(id)) return again(title + text)
-      if (!status.isConnected) return warn(title + text)
+      if (!isShowing(id) || !status.isConnected) return warn(title + text)
       status.className = 'fault'
       status.textContent = text
     }
@@ -49,7 +49,7 @@ function actions({ id, name }, { isShowing, find, warn, hush }) {
 
 export function keyActions({ key, user, state }, page) {
   if (state !== 'active') return null
-  const { status, act } = actions(key, page)
+  const { status, again, act } = actions(key, page)
   const url = `/admin/keys/${key.id}`
 
   const limit = el('input', {
@@ -90,7 +90,7 @@ export function keyActions({ key, user, state }, page) {
         () => request('POST', `${url}/rotate`, body),
         async (done, successor) => {
           showOnce(successor)
-          if (page.isShowing(key.id)) await page.find(successor.id, done)
+          await again(done, successor.id)
         },
       )
       isRotating = false
@@ -126,11 +126,8 @@ export function revokeKeysAction(user, page) {
         act(
           'Revoke all keys of',
           () => request('POST', `/admin/users/${user.id}/revoke-keys`),
-          async (done, { revoked }) => {
-            await again(done)
-            if (page.isShowing(user.id))
-              say(`${count(revoked)} ${revoked === 1 ? 'key was' : 'keys were'} revoked.`)
-          },
+          (done, { revoked }) =>
+            again(`${done}${count(revoked)} ${revoked === 1 ? 'key was' : 'keys were'} revoked. `),
         ),
     })
   return el(
@@ -200,12 +197,8 @@ function showOnce({ name, plain_key }) {
   dialog.addEventListener('close', () => {
     removeEventListener('beforeunload', stay)
     // The button that had the focus may have gone.
-    byId('found').focus({ preventScroll: true })
+    byId(byId('found').inert ? 'query' : 'found').focus({ preventScroll: true })
   })
-}
-
-function say(text) {
-  document.querySelector('#found [role=status]').textContent = text
 }
 
 function openDialog(content) {

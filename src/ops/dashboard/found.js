@@ -10,8 +10,8 @@ const listMax = 20
 
 /**
  * `page`: `find` looks something else up, `close` empties the panel, `isShowing` says whether it
- * holds the key or user with this id, `warn` shows a fault outside of it, `hush` removes what was
- * said there.
+ * holds the key or user with this id, `tell` and `warn` show a message or a fault outside of it,
+ * `hush` removes both.
  */
 export function showFound(panel, found, page) {
   const { key, user } = found

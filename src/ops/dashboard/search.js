@@ -9,6 +9,9 @@ import { showFound } from './found.js'
 /** What a whole key ends with, also within a command. Ids are shorter. */
 const wholeKey = /(^|_)[0-9A-Za-z]{38}(?![0-9A-Za-z])/
 
+/** Most searches take less. A message that only flashes would move the page. */
+const quickMs = 200
+
 /**
  * `find` looks something up and shows it; `findRefusals` shows the newest 401s for a reason. `done`:
  * what a change has just done, to be said even if its result cannot be shown.
@@ -20,6 +23,8 @@ export function createSearch() {
   const status = byId('search-status')
 
   let searches = 0
+  /** What changes have done since the last search began. */
+  let news = ''
   /** The id of the key or user in the panel; none while something else is looked up. */
   let shownId
   const isShowing = (id) => id === shownId
@@ -49,23 +54,43 @@ export function createSearch() {
       return { type: 'refusals', reason, entries: data }
     })
 
-  /** If several run at once, only the last one is shown. */
+  /** If several run at once, only the last one is shown. Until then, what is shown takes no change. */
   async function show(look, done = '') {
     const search = ++searches
     const isLatest = () => search === searches
     shownId = undefined
     hush()
+    news = done
+    setBusy(true)
+    setTimeout(showStatus, quickMs)
     try {
       const found = await look(isLatest)
       if (!isLatest()) return
-      showFound(panel, found, { find, close: closeByHand, isShowing, warn, hush })
-      status.textContent = done
+      setBusy(false)
+      showFound(panel, found, { find, close: closeByHand, isShowing, tell, warn, hush })
+      showStatus()
       shownId = found[found.type]?.id
     } catch (error) {
       if (!isLatest()) return
+      const text = `${news}${textOf(error)}`
       close()
-      warn(`${done}${textOf(error)}`)
+      hush()
+      warn(text)
     }
+  }
+
+  function setBusy(isBusy) {
+    panel.inert = isBusy
+    panel.setAttribute('aria-busy', isBusy)
+  }
+
+  function showStatus() {
+    status.textContent = `${news}${panel.inert ? 'Searching…' : ''}`
+  }
+
+  function tell(text) {
+    news += text
+    showStatus()
   }
 
   function warn(text) {
@@ -74,12 +99,14 @@ export function createSearch() {
 
   /** What the last search or change said is over. */
   function hush() {
+    news = ''
     fault.textContent = ''
     status.textContent = ''
   }
 
   function close() {
     shownId = undefined
+    setBusy(false)
     panel.hidden = true
     panel.replaceChildren()
   }
