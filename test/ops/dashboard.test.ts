@@ -726,6 +726,37 @@ test('a change that fails does not look done because the one before it was', asy
   t.equal(await page.getByText('done.').count(), 0)
 })
 
+test('what a click has done is said where it can be read', async (t, browser) => {
+  for (const viewport of [
+    { width: 360, height: 640 },
+    { width: 1280, height: 500 },
+  ]) {
+    const page = await browser.open(url, { viewport })
+    const { id } = await aKey(5, 'far below')
+    await showEvents(page, busiest([busy(id)]))
+    const inView = async (text: string) => {
+      const { y, height } = (await page.getByText(text).first().boundingBox())!
+      t.ok(y > -1 && y + height < viewport.height + 1, `${text} ${viewport.width}: ${y}`)
+    }
+    await page.route('**/admin/lookup', (route) => route.abort(), { times: 1 })
+    await page.locator('#current').getByText(id).click()
+    await shown(page, 'The service does not answer.')
+    await inView('The service does not answer.')
+    await page.locator('#current').getByText(id).click()
+    const change = page.locator('#found').getByRole('button', { name: 'Change limit' })
+    await change.click()
+    await shown(page, 'Change limit of “far below”: done.')
+    await inView('Change limit of “far below”: done.')
+    await page.route('**/admin/keys/apk_*', (route) => route.abort())
+    await page.evaluate(
+      `scrollBy(0, document.querySelector('#found button[type=submit]').getBoundingClientRect().bottom - innerHeight)`,
+    )
+    await change.click()
+    await shown(page, 'The service does not answer.')
+    await inView('The service does not answer.')
+  }
+})
+
 test('a key can be revoked even if its audit trail cannot be read', async (t, browser) => {
   const page = await browser.open(url)
   const { id, token, user } = await aKey(5, 'urgent')

@@ -1,6 +1,6 @@
 /** What an operator does in an incident. Each change says what it did, and shows the new state. */
 import { request, textOf } from './api.js'
-import { bdi, button, byId, el } from './dom.js'
+import { bdi, button, byId, el, say } from './dom.js'
 import { count, visible } from './format.js'
 import { keepPage } from './session.js'
 
@@ -28,7 +28,7 @@ function actions({ id, name }, { isShowing, find, tell, warn, hush }) {
     const title = `${what} “${visible(name)}”: `
     hush()
     status.className = ''
-    status.textContent = 'Waiting until every instance knows…'
+    say(status, 'Waiting until every instance knows…')
     try {
       const result = await change()
       await after(`${title}done. `, result)
@@ -41,7 +41,7 @@ function actions({ id, name }, { isShowing, find, tell, warn, hush }) {
       if (outdated.includes(error.code) && isShowing(id)) return again(title + text)
       if (!isShowing(id) || !status.isConnected) return warn(title + text)
       status.className = 'fault'
-      status.textContent = text
+      say(status, text)
     }
   }
   return { status, again, act }

@@ -16,6 +16,12 @@ export function el(tag, props = {}, ...children) {
 /** A name within other text. Its direction changes nothing around it. */
 export const bdi = (name) => el('bdi', { textContent: visible(name) })
 
+/** Shows a message where the reader is: a click may have been far below it. */
+export function say(element, text) {
+  element.textContent = text
+  if (text !== '') element.scrollIntoView({ block: 'nearest' })
+}
+
 export const byId = (id) => document.getElementById(id)
 
 export const button = (text, onclick, className = '') =>

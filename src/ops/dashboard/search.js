@@ -3,7 +3,7 @@
  * address, history or storage.
  */
 import { request, textOf } from './api.js'
-import { byId } from './dom.js'
+import { byId, say } from './dom.js'
 import { showFound } from './found.js'
 
 /** What a whole key ends with, also within a command. Ids are shorter. */
@@ -85,7 +85,7 @@ export function createSearch() {
   }
 
   function showStatus() {
-    status.textContent = `${news}${panel.inert ? 'Searching…' : ''}`
+    say(status, `${news}${panel.inert ? 'Searching…' : ''}`)
   }
 
   function tell(text) {
@@ -93,9 +93,7 @@ export function createSearch() {
     showStatus()
   }
 
-  function warn(text) {
-    fault.textContent = text
-  }
+  const warn = (text) => say(fault, text)
 
   /** What the last search or change said is over. */
   function hush() {
