@@ -1,6 +1,7 @@
 /** What a search has found: a key, several keys, a user, a request or refusals, with the audit trail. */
 import { keyActions, revokeKeysAction } from './actions.js'
 import { request, textOf } from './api.js'
+import { nowS } from './clock.js'
 import { bdi, button, el, table } from './dom.js'
 import { count, moment, percent, shortTimeOf, visible } from './format.js'
 import { createUsageChart } from './usage.js'
@@ -23,7 +24,7 @@ export function showFound(panel, found, page) {
       keyActions(found, page),
       later(trail('key_id', key.id, page)),
     ],
-    keys: () => [keyTable(found.keys, page)],
+    keys: () => [table('Keys', keyHeads, keyRows(found.keys, page))],
     user: () => [
       facts(userFacts(user)),
       revokeKeysAction(user, page),
@@ -36,9 +37,9 @@ export function showFound(panel, found, page) {
         ['Owner', user && button(visible(user.name), () => page.find(user.id), 'link')],
       ]),
       found.has_more && el('h3', { textContent: `The newest ${found.entries.length} entries` }),
-      entries(found.entries, page),
+      entries('Audit entries', found.entries, page),
     ],
-    refusals: () => [entries(found.entries, page)],
+    refusals: () => [entries('Audit entries', found.entries, page)],
   }[found.type]()
   panel.replaceChildren(heading(found, page), ...children.filter(Boolean))
   panel.hidden = false
@@ -57,10 +58,16 @@ function heading({ type, state, key, keys, user, entries, reason }, { close }) {
     request: () => [`Request ${entries[0].request_id}`],
     refusals: () => [`The newest 401s: ${reason}`],
   }[type]()
-  const badge =
-    state && el('span', { className: `state ${states[state]}`, textContent: state.replace('_', ' ') })
-  return el('div', { className: 'title' }, el('h2', {}, ...text, ' ', badge), button('Close', close))
+  return el(
+    'div',
+    { className: 'title' },
+    el('h2', {}, ...text, ' ', state && badge(state)),
+    button('Close', close),
+  )
 }
+
+const badge = (state) =>
+  el('span', { className: `state ${states[state]}`, textContent: state.replace('_', ' ') })
 
 const facts = (pairs) =>
   el(
@@ -106,20 +113,25 @@ function counters(both) {
   ])
 }
 
-const keyTable = (keys, { find }) =>
-  table(
-    'Keys',
-    ['Key', 'Begins with', 'Limit', 'Last used', 'Created', 'Expires', 'Revoked'],
-    keys.map((key) => [
-      button(visible(key.name), () => find(key.id), 'link'),
-      code(key.key_prefix),
-      count(key.rate_limit_rpm),
-      moment(key.last_used_at),
-      moment(key.created_at),
-      moment(key.expires_at),
-      moment(key.revoked_at),
-    ]),
-  )
+const keyHeads = ['Key', 'State', 'Begins with', 'Limit', 'Last used', 'Created', 'Expires', 'Revoked']
+
+const keyRows = (keys, { find }) =>
+  keys.map((key) => [
+    button(visible(key.name), () => find(key.id), 'link'),
+    badge(stateOf(key)),
+    code(key.key_prefix),
+    count(key.rate_limit_rpm),
+    moment(key.last_used_at),
+    moment(key.created_at),
+    moment(key.expires_at),
+    moment(key.revoked_at),
+  ])
+
+/** As in src/rules/key-state.ts. */
+function stateOf({ revoked_at, expires_at }) {
+  if (revoked_at !== null) return 'revoked'
+  return expires_at !== null && expires_at <= nowS() ? 'expired' : 'active'
+}
 
 /** Filled in when it is read. The operator's actions do not wait for it, and stay if it fails. */
 function later(part) {
@@ -130,14 +142,33 @@ function later(part) {
 }
 
 async function keysOf(user, page) {
-  const { data, has_more } = await request('GET', `/admin/keys?limit=${listMax}&user_id=${user.id}`)
-  if (data.length === 0) return el('p', { textContent: 'This user has no key.' })
-  return el(
-    'div',
-    {},
-    el('h3', { textContent: has_more ? `The newest ${listMax} keys` : 'Keys' }),
-    keyTable(data, page),
-  )
+  const read = (after = '') => request('GET', `/admin/keys?limit=${listMax}&user_id=${user.id}${after}`)
+  const { data: keys, has_more } = await read()
+  if (keys.length === 0) return el('p', { textContent: 'This user has no key.' })
+  const title = el('h3')
+  const list = table('Keys', keyHeads, [])
+  const fault = el('p', { className: 'fault', role: 'alert' })
+  const more = button('Show more', async () => {
+    if (more.ariaBusy === 'true') return
+    more.ariaBusy = 'true'
+    fault.textContent = ''
+    try {
+      const next = await read(`&starting_after=${keys.at(-1).id}`)
+      keys.push(...next.data)
+      show(next.has_more)
+    } catch (error) {
+      fault.textContent = textOf(error)
+    }
+    more.ariaBusy = 'false'
+  })
+  function show(hasMore) {
+    title.textContent = hasMore ? `The newest ${keys.length} keys` : 'Keys'
+    list.show(keyRows(keys, page))
+    if (!hasMore && document.activeElement === more) list.focus({ preventScroll: true })
+    more.hidden = !hasMore
+  }
+  show(has_more)
+  return el('div', {}, title, list, more, fault)
 }
 
 /** What ends a key, or all keys of a user. */
@@ -156,22 +187,43 @@ async function trail(filter, id, page) {
     'div',
     {},
     el('h3', { textContent: title }),
-    entries(data, page),
-    ...(earlier.length > 0 ? [el('h3', { textContent: 'Earlier' }), entries(earlier, page)] : []),
+    entries('Audit entries', data, page, filter),
+    ...(earlier.length > 0
+      ? [el('h3', { textContent: 'Earlier' }), entries('Audit entries', earlier, page, filter)]
+      : []),
   )
 }
 
-const entries = (data, { find }) =>
-  table(
-    'Audit entries',
-    ['Time', 'Event', 'Reason', 'By', 'Request', 'From', 'Request id'],
+/** Without a column of the keys where all entries are of one key. */
+function entries(label, data, { find }, filter) {
+  const link = (id) => button(id, () => find(id), 'link id')
+  const keyColumn = (cell) => (filter === 'key_id' ? [] : [cell])
+  return table(
+    label,
+    [...['Time', 'Event', 'Reason', 'Details'], ...keyColumn('Key'), 'By', 'Request', 'From', 'Request id'],
     data.map((entry) => [
       moment(Date.parse(entry.occurred_at) / 1000),
       code(entry.event),
       entry.reason && code(entry.reason),
+      entry.details && detailsOf(entry.details, link),
+      ...keyColumn(entry.key_id && link(entry.key_id)),
       entry.actor && visible(entry.actor),
       entry.method && code(`${entry.method} ${entry.path}`),
       entry.ip,
-      button(entry.request_id, () => find(entry.request_id), 'link id'),
+      link(entry.request_id),
     ]),
   )
+}
+
+const isId = /^(apk|usr|req)_[0-9a-z]+$/
+
+/** As `name: value`. An id can be followed, and a time is read as one. */
+function detailsOf(details, link) {
+  const shown = ([name, value]) => {
+    if (isId.test(value)) return link(value)
+    if (name.endsWith('_at') && typeof value === 'number') return moment(value)
+    return visible(typeof value === 'string' ? value : JSON.stringify(value))
+  }
+  const pairs = Object.entries(details).map((pair) => el('div', {}, `${visible(pair[0])}: `, shown(pair)))
+  return el('div', { className: 'details' }, ...pairs)
+}
