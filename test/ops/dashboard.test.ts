@@ -974,11 +974,25 @@ test('a connection that has died without a word is given up, and a new one is ma
   network.blackHole()
   await page.clock.fastForward(15_000)
   await shown(page, 'Not connected')
-  t.equal(await page.locator('body.stale').count(), 1, 'and nobody takes the old for new')
+  await shown(page, /^Not connected: the charts and lists are as of \d\d:\d\d:\d\d\.$/)
   await page.clock.fastForward(15_000)
   await network.heal()
   await live(page)
-  t.equal(await page.locator('body.stale').count(), 0)
+  await shown(page, 'Postgres answers')
+  await page.getByText('the charts and lists are as of').waitFor({ state: 'detached' })
+})
+
+test('without a connection what was known can be read, and is not taken for new', async (t, browser) => {
+  const used = [busy('over', { used: 9, limited: 4 }), busy('near', { used: 4 }), busy('calm')]
+  const servers = event('servers', { redis: 'shared', postgres: 'ok' })
+  for (const colorScheme of ['light', 'dark'] as const) {
+    const page = await browser.open(url, { colorScheme })
+    await showEvents(page, servers + busiest(used))
+    await shown(page, 'Not connected')
+    await shown(page, /^Not connected: the charts and lists are as of \d\d:\d\d:\d\d\.$/)
+    t.strictSame(await page.locator('#states li').allInnerTexts(), ['State unknown'])
+    t.strictSame(await barriersOf(page), [], colorScheme)
+  }
 })
 
 test('a stream that is refused is asked for again after a pause, and once', async (t, browser) => {

@@ -2,11 +2,12 @@
 import { request } from './api.js'
 import { createBusiest, createReasons } from './bars.js'
 import { createTrafficCharts } from './charts.js'
-import { setNow } from './clock.js'
+import { nowS, setNow } from './clock.js'
 import { byId } from './dom.js'
+import { timeOf } from './format.js'
 import { createSearch } from './search.js'
 import { loadAgain, pageNow } from './session.js'
-import { showInstances, showServers } from './states.js'
+import { showInstances, showServers, showUnknown } from './states.js'
 
 const retryMs = 3000
 /** Some event comes every second or two. After this time without one, the connection is dead. */
@@ -14,6 +15,8 @@ const silentMaxMs = 15_000
 const connection = byId('connection')
 
 let here
+/** When the last event came. */
+let heardS
 
 const { find, findRefusals } = createSearch()
 const traffic = createTrafficCharts({
@@ -29,7 +32,7 @@ const views = {
     here = instance
     byId('operator').textContent = `Operator: ${operator}`
     byId('logout').hidden = !canLogOut
-    showConnection('good', 'Live')
+    showConnection(true)
   },
   history: traffic.begin,
   traffic(sample) {
@@ -44,10 +47,11 @@ const views = {
   instances: (view) => view && showInstances(view, here),
 }
 
-function showConnection(state, text) {
-  connection.className = `state ${state}`
-  connection.textContent = text
-  document.body.classList.toggle('stale', state !== 'good')
+function showConnection(isLive) {
+  connection.className = `state ${isLive ? 'good' : 'bad'}`
+  connection.textContent = isLive ? 'Live' : 'Not connected'
+  document.body.classList.toggle('stale', !isLive)
+  if (!isLive) showUnknown(heardS && timeOf(heardS))
 }
 
 function connect() {
@@ -56,7 +60,7 @@ function connect() {
   function listen() {
     clearTimeout(silence)
     silence = setTimeout(() => {
-      showConnection('bad', 'Not connected')
+      showConnection(false)
       events.close()
       connect()
     }, silentMaxMs)
@@ -65,10 +69,11 @@ function connect() {
     events.addEventListener(name, ({ data }) => {
       listen()
       show(JSON.parse(data))
+      heardS = nowS()
     })
   }
   events.addEventListener('error', async () => {
-    showConnection('bad', 'Not connected')
+    showConnection(false)
     if (events.readyState !== EventSource.CLOSED) return
     clearTimeout(silence)
     // Without a session every attempt would be a refusal.

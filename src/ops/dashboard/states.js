@@ -11,9 +11,7 @@ const redisStates = {
 export function showServers({ redis, redis_cause: cause = 'unknown', postgres }) {
   const isDown = postgres !== 'ok'
   const states = [redisStates[redis], isDown ? ['bad', 'Postgres is down'] : ['good', 'Postgres answers']]
-  byId('states').replaceChildren(
-    ...states.map(([state, text]) => el('li', { className: `state ${state}`, textContent: text })),
-  )
+  showStates(states)
   byId('warning').textContent = [
     redis === 'local' &&
       `A Redis server does not count (${cause}). Each instance counts the keys of that server by itself: below, their counts are those of this instance.`,
@@ -23,6 +21,17 @@ export function showServers({ redis, redis_cause: cause = 'unknown', postgres })
     .filter(Boolean)
     .join(' ')
 }
+
+/** Without a connection. `time`: of what the page still shows. */
+export function showUnknown(time) {
+  showStates([['plain', 'State unknown']])
+  byId('warning').textContent = time ? `Not connected: the charts and lists are as of ${time}.` : ''
+}
+
+const showStates = (states) =>
+  byId('states').replaceChildren(
+    ...states.map(([state, text]) => el('li', { className: `state ${state}`, textContent: text })),
+  )
 
 const heads = ['Instance', 'State', 'Version', 'Up for', 'Counts', 'Postgres']
 const counting = { shared: 'in Redis', local: 'by itself', memory: 'in memory' }
