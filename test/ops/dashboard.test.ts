@@ -528,6 +528,27 @@ test('it says which keys are near their limit or over it, and why most callers a
   await shown(other, /ends \S+$/)
 })
 
+test('bars of equal shares are equally long, whatever the numbers beside them', async (t, browser) => {
+  const used = [
+    busy('small', { used: 5, limit: 5 }),
+    busy('large', { used: 10 ** 9, limit: 10 ** 9, limited: 0 }),
+    busy('a long name that takes all the room it can get'),
+  ]
+  const reasons = event('refusals', { since: 1, reasons: { expired: 2, revoked: 3_000_000_000 } })
+  for (const width of [1280, 360]) {
+    const page = await browser.open(url, { viewport: { width, height: 740 } })
+    await showEvents(page, reasons + busiest(used))
+    await shown(page, 'large')
+    for (const list of ['#current', '#reasons']) {
+      const widths = await page.evaluate<number[]>(
+        `[...document.querySelectorAll('${list} .bar')].map((bar) => Math.round(bar.clientWidth))`,
+      )
+      t.equal(new Set(widths).size, 1, `${list} ${width}: ${widths}`)
+      t.ok(widths[0]! > 40)
+    }
+  }
+})
+
 test('the usage of a key is the total of the chart, of the step chosen last', async (t, browser) => {
   const { token, id } = await aKey()
   const minute = Math.floor(Date.now() / 60_000) - 10
