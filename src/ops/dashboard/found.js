@@ -189,7 +189,7 @@ async function trail(filter, id, page) {
     el('h3', { textContent: title }),
     entries('Audit entries', data, page, filter),
     ...(earlier.length > 0
-      ? [el('h3', { textContent: 'Earlier' }), entries('Audit entries', earlier, page, filter)]
+      ? [el('h3', { textContent: 'Earlier' }), entries('Earlier audit entries', earlier, page, filter)]
       : []),
   )
 }

@@ -12,11 +12,14 @@ import { showInstances, showServers, showUnknown } from './states.js'
 const retryMs = 3000
 /** Some event comes every second or two. After this time without one, the connection is dead. */
 const silentMaxMs = 15_000
+/** The server ends each stream after 15 minutes. What is back sooner than this was not worth a word. */
+const briefMs = 1000
 const connection = byId('connection')
 
 let here
 /** When the last event came. */
 let heardS
+let lost
 
 const { find, findRefusals } = createSearch()
 const traffic = createTrafficCharts({
@@ -48,6 +51,8 @@ const views = {
 }
 
 function showConnection(isLive) {
+  clearTimeout(lost)
+  lost = undefined
   connection.className = `state ${isLive ? 'good' : 'bad'}`
   connection.textContent = isLive ? 'Live' : 'Not connected'
   document.body.classList.toggle('stale', !isLive)
@@ -73,8 +78,11 @@ function connect() {
     })
   }
   events.addEventListener('error', async () => {
+    if (events.readyState !== EventSource.CLOSED) {
+      lost ??= setTimeout(showConnection, briefMs, false)
+      return
+    }
     showConnection(false)
-    if (events.readyState !== EventSource.CLOSED) return
     clearTimeout(silence)
     // Without a session every attempt would be a refusal.
     if ((await pageNow()) === 'login') loadAgain()
