@@ -852,10 +852,20 @@ test('all keys of a user are revoked once its id is typed', async (t, browser) =
   await found.getByText('Revoke all keys').click()
   const confirm = page.getByRole('dialog').getByRole('button', { name: 'Revoke all keys' })
   t.ok(await confirm.isDisabled())
-  await page.getByRole('dialog').getByRole('textbox').fill(user.id)
+  const input = page.getByRole('dialog').getByRole('textbox')
+  const [box, code] = await Promise.all(
+    [input, page.getByRole('dialog').locator('code')].map((it) => it.boundingBox()),
+  )
+  t.ok(box!.y >= code!.y + code!.height + 4, 'the ring of the focus covers no part of the id')
+  t.ok(box!.width > code!.width + 26, 'the id fits')
+  await input.fill(user.id)
   await confirm.click()
   await shown(page, 'done. 1 key was revoked.')
   t.equal((await verify(token)).status, 401)
+  await admin('DELETE', `users/${user.id}`)
+  await find(page, user.id)
+  await found.locator('h2 .state', { hasText: 'deleted' }).waitFor()
+  t.notOk(await found.getByText('Revoke all keys').isVisible(), 'no key of a deleted user works')
 })
 
 test('with a token there is a login, and nothing else before it', async (t, browser) => {

@@ -115,6 +115,7 @@ export function keyActions({ key, user, state }, page) {
 }
 
 export function revokeKeysAction(user, page) {
+  if (user.deleted_at !== null) return null
   const { status, again, act } = actions(user, page)
   const revoke = () =>
     confirm({
@@ -157,7 +158,7 @@ function confirm({ title, text, typed, verb, run }) {
     el('p', { textContent: text }),
     typed === undefined
       ? null
-      : el('label', {}, 'Type ', el('code', { textContent: typed }), ' to confirm ', input),
+      : el('label', {}, el('span', {}, 'Type ', el('code', { textContent: typed }), ' to confirm'), input),
     el(
       'div',
       { className: 'buttons' },
