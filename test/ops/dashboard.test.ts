@@ -549,6 +549,18 @@ test('bars of equal shares are equally long, whatever the numbers beside them', 
   }
 })
 
+test('an id in place of a name is shown in full, and a name that is cut has a title', async (t, browser) => {
+  const page = await browser.open(url)
+  const id = 'apk_0mwpfal3g00000q7v0awobx4c0'
+  const long = 'a name of a key that is much too long for its column'
+  await showEvents(page, busiest([busy(id, { name: null, user_name: null }), busy('apk_2', { name: long })]))
+  const isCut = (text: string) =>
+    page.getByRole('button', { name: text }).evaluate((button) => button.scrollWidth > button.clientWidth)
+  t.notOk(await isCut(id))
+  t.ok(await isCut(long))
+  await page.getByTitle(long).waitFor()
+})
+
 test('the usage of a key is the total of the chart, of the step chosen last', async (t, browser) => {
   const { token, id } = await aKey()
   const minute = Math.floor(Date.now() / 60_000) - 10

@@ -20,8 +20,9 @@ function keyRow(onPick) {
       share,
     )
     row.show = ({ id, name: keyName, user_name, used, limit, limited, of }) => {
-      name.textContent = visible(keyName ?? id)
-      owner.textContent = visible(user_name ?? '')
+      name.textContent = name.title = visible(keyName ?? id)
+      name.classList.toggle('id', keyName === null)
+      owner.textContent = owner.title = visible(user_name ?? '')
       fill.style.width = `${Math.min(100, (100 * used) / (limit ?? of))}%`
       row.className = limited > 0 ? 'over' : limit !== null && used >= 0.8 * limit ? 'near' : ''
       numbers.textContent = limit === null ? count(used) : `${count(used)} / ${count(limit)}`
@@ -95,7 +96,7 @@ export function createReasons(onPick) {
       'span',
       { className: 'who' },
       button(reason, () => onPick(reason, hour.since), 'link id'),
-      el('span', { className: 'owner', textContent: meanings[reason] ?? '' }),
+      el('span', { className: 'owner', textContent: meanings[reason] ?? '', title: meanings[reason] ?? '' }),
     )
     const bar = el('span', { className: 'bar', 'aria-hidden': 'true' }, fill)
     const row = el('li', { className: 'reason' }, who, bar, numbers)
