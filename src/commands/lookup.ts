@@ -5,7 +5,7 @@ import { lookupMaxLength, lookupPattern } from '../../schemas/bounds.ts'
 import type { KeyCounters } from '../../schemas/counters.ts'
 import type { AdminKey } from '../../schemas/key.ts'
 import type { Lookup } from '../../schemas/lookup.ts'
-import { createLookup } from '../ops/admin/find-anything.ts'
+import { createLookup, keyIn } from '../ops/admin/find-anything.ts'
 import { type TokenFormat, tokenFormat } from '../rules/token.ts'
 import { adminKeyBody } from '../stores.ts'
 import { entriesTable } from './audit.ts'
@@ -22,7 +22,7 @@ export const lookup = command('lookup <anything>', {
       throw new Error(`lookup needs 1 to ${lookupMaxLength} characters`)
     if (!new RegExp(lookupPattern, 'u').test(trimmed)) throw new Error('lookup takes no control characters')
     const format = tokenFormat(config.tokenPrefix)
-    const isKey = format.isIn(trimmed)
+    const isKey = keyIn(trimmed, format) !== null
     if (given !== '-' && isKey) process.stderr.write(`${historyWarning}\n`)
     const found = await withStores(
       config,

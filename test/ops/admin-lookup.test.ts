@@ -42,6 +42,8 @@ t.test(
       `\n\ncurl localhost \\\r\n\t-H 'Authorization: Bearer ${key.token}' \\\n  -v\n`,
       `curl localhost -H 'Cookie: ${'c'.repeat(6000)}' -H 'Authorization: Bearer ${key.token}'`,
       key.token.slice(3),
+      `curl -H 'Authorization: Bearer ${key.token.slice(0, 20)}\n    ${key.token.slice(20)}' localhost`,
+      `${key.token.slice(3, 30)} ${key.token.slice(30)}`,
     ])
       t.strictSame({ ...(await lookUp(query)).body, counters }, found.body, query.slice(0, 12))
 

@@ -49,6 +49,10 @@ const mayRevealKey = /[0-9A-Za-z]{16}|%/
 const isLikeSecret = (text: string) =>
   (text.match(/[0-9A-Za-z]{30,}/g) ?? []).some((run) => /[A-Z]/.test(run) && /[a-z]/.test(run))
 
+/** The first key in a text. A line break of a terminal or an e-mail may be within it. */
+export const keyIn = (text: string, { firstIn }: TokenFormat) =>
+  firstIn(text) ?? firstIn(text.replaceAll(/\s/g, ''))
+
 /** Outer white space is ignored, except in an external id that has it. Null if there is no such thing. */
 type FindAnything = (query: string, caller: LookupCaller) => Promise<Lookup | null>
 
@@ -60,7 +64,7 @@ export function createLookup(options: FindOptions): FindAnything {
     const { lane } = caller
     const query = given.trim()
     // A header, quotes or a whole command may be pasted with a key. No id contains one.
-    const token = tokenFormat.firstIn(query)
+    const token = keyIn(query, tokenFormat)
     if (token !== null) {
       const { hash, previousHash } = hasher.hashesOf(token)
       const hashes = previousHash === null ? [hash] : [hash, previousHash]

@@ -8,6 +8,8 @@ import { showFound } from './found.js'
 
 /** What a whole key ends with, also within a command. Ids are shorter. */
 const wholeKey = /(^|_)[0-9A-Za-z]{38}(?![0-9A-Za-z])/
+/** As the service looks for one: also across a line break. */
+const hasKey = (text) => wholeKey.test(text) || wholeKey.test(text.replaceAll(/\s/g, ''))
 
 /** Most searches take less. A message that only flashes would move the page. */
 const quickMs = 200
@@ -43,7 +45,7 @@ export function createSearch() {
         if (isLatest()) fill(found.type === 'key' ? found.key.id : text)
         return found
       } catch (error) {
-        if (isLatest() && wholeKey.test(text)) fill('')
+        if (isLatest() && hasKey(text)) fill('')
         throw error
       }
     }, done)
