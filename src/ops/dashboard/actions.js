@@ -78,6 +78,7 @@ export function keyActions({ key, user, state }, page) {
     el('button', { type: 'submit', textContent: 'Rotate' }),
   )
   let isRotating = false
+  const stay = (event) => event.preventDefault()
   rotate.addEventListener('submit', (event) => {
     event.preventDefault()
     // The second click of a double click would be a fault, as a key is rotated at most once.
@@ -85,11 +86,20 @@ export function keyActions({ key, user, state }, page) {
     const body = { expires_in: Number(grace.value) }
     const run = async () => {
       isRotating = true
+      // From now on there may be a new key, which nobody could see again.
+      addEventListener('beforeunload', stay)
       await act(
         'Rotate',
-        () => request('POST', `${url}/rotate`, body),
+        async () => {
+          try {
+            return await request('POST', `${url}/rotate`, body)
+          } catch (error) {
+            removeEventListener('beforeunload', stay)
+            throw error
+          }
+        },
         async (done, successor) => {
-          showOnce(successor)
+          showOnce(successor, stay)
           await again(done, successor.id)
         },
       )
@@ -170,8 +180,8 @@ function confirm({ title, text, typed, verb, run }) {
   const dialog = openDialog(form)
 }
 
-/** The only time that anybody sees a new key. */
-function showOnce({ name, plain_key }) {
+/** The only time that anybody sees a new key. `stay` is the listener that asks before the page is left. */
+function showOnce({ name, plain_key }, stay) {
   const key = el('input', { value: plain_key, readOnly: true, className: 'key', 'aria-label': 'The new key' })
   const copy = button('Copy', () => {
     key.select()
@@ -192,9 +202,7 @@ function showOnce({ name, plain_key }) {
   )
   // Escape closes nothing. In Chromium a second Escape skips `cancel`; `closedBy` is not everywhere yet.
   dialog.closedBy = 'none'
-  const stay = (event) => event.preventDefault()
   dialog.addEventListener('cancel', stay)
-  addEventListener('beforeunload', stay)
   dialog.addEventListener('close', () => {
     removeEventListener('beforeunload', stay)
     // The button that had the focus may have gone.
