@@ -618,9 +618,22 @@ test('the usage of a key is the total of the chart, of the step chosen last', as
     .getByText(/ 20\d\d, /)
     .waitFor()
   await page.route('**/usage?step=minute', (route) =>
-    route.fulfill({ json: { data: [], incomplete: [60, 120] } }),
+    route.fulfill({
+      json: {
+        data: [{ start: minute * 60, requests: 65_234, limited: 12 }],
+        incomplete: [minute * 60, minute * 60 + 60],
+      },
+    }),
   )
   await found.getByText('last hour').click()
+  await found.locator('summary').press('Enter')
+  await found.locator('.usage .legend').getByText('65,234 requests').waitFor()
+  await found.locator('.usage .legend').getByText('65,234 in incomplete steps').waitFor()
+  const next = new Date((minute + 1) * 60_000).toISOString().slice(11, 19)
+  t.match(await steps.allInnerTexts(), [
+    new RegExp(`, ${next} UTC\\tat least 0\\tat least 0$`),
+    new RegExp(`, ${time} UTC\\tat least 65,234\\tat least 12$`),
+  ])
   await found.getByText('In 2 of these steps, not every request was stored.').waitFor()
   await page.route('**/usage?step=day', (route) => route.abort())
   await found.getByText('last 30 days').click()

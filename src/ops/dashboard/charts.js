@@ -4,7 +4,7 @@
  */
 import { nowS } from './clock.js'
 import { el } from './dom.js'
-import { figure, shortTimeOf, timeOf } from './format.js'
+import { count, figure, shortTimeOf, timeOf } from './format.js'
 import uPlot from './uPlot.esm.js'
 
 const heightPx = 120
@@ -37,7 +37,9 @@ export function createChart(container, options) {
     values.forEach((value, i) => {
       const column = data[i + 1]
       const usual = totals ? column.reduce((sum, one) => sum + one, 0) : column.at(-1)
-      value.textContent = `${figure(pointedS === undefined ? usual : column[index])}${unit}`
+      const shown = pointedS === undefined ? usual : column[index]
+      // A total is exact, a rate is not.
+      value.textContent = totals && shown !== null ? count(shown) : `${figure(shown)}${unit}`
     })
     pointed.textContent = pointedS === undefined ? '' : time(pointedS)
   }

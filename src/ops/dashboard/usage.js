@@ -11,6 +11,12 @@ const steps = [
   ['day', 86_400, 'last 30 days', 30 * 86_400],
 ]
 
+const series = {
+  requests: { label: 'requests', color: 'accent', bars: true },
+  incomplete: { label: 'in incomplete steps', color: 'amber', bars: true },
+  limited: { label: 'over the limit', color: 'violet', bars: true },
+}
+
 export function createUsageChart(container, keyId) {
   const chartBox = el('div', { className: 'chart' })
   const note = el('p', { className: 'note' })
@@ -39,21 +45,28 @@ export function createUsageChart(container, keyId) {
     const isChosen = () => choice.elements[i].checked
     const [step, stepS, , rangeS] = steps[i]
     const untilS = nowS()
-    const series = [
-      { label: 'requests', color: 'accent', bars: true },
-      { label: 'over the limit', color: 'violet', bars: true },
-    ]
     say('Loading…')
     try {
       const usage = await request('GET', `/admin/keys/${keyId}/usage?step=${step}`)
       if (!isChosen()) return
       const label = step === 'day' ? dayOf : shortTimeOf
       const range = () => [untilS - rangeS, untilS + stepS]
-      const draw = createChart(chartBox, { series, label, time: moment, range, totals: true })
+      const incomplete = new Set(usage.incomplete)
       const columns = filled(usage.data, stepS, untilS - rangeS, untilS)
-      draw(columns)
-      figures.show(rowsOf(columns))
-      const lost = usage.incomplete.length
+      const lost = incomplete.size
+      const [starts, requests, limited] = columns
+      // Drawn in this order: on the bars of all requests, and below those over the limit.
+      const shown = [
+        [series.requests, requests],
+        ...(lost > 0
+          ? [[series.incomplete, starts.map((at, i) => (incomplete.has(at) ? requests[i] : null))]]
+          : []),
+        [series.limited, limited],
+      ]
+      const options = { series: shown.map(([one]) => one), label, time: moment, range, totals: true }
+      const draw = createChart(chartBox, options)
+      draw([starts, ...shown.map(([, column]) => column)])
+      figures.show(rowsOf(columns, incomplete))
       note.textContent = lost > 0 ? `In ${lost} of these steps, not every request was stored.` : ''
     } catch (error) {
       if (isChosen()) say(error.message)
@@ -75,9 +88,12 @@ function filled(points, stepS, fromS, toS) {
   return columns
 }
 
-/** The newest first, without those that are zero. */
-const rowsOf = ([starts, requests, limited]) =>
+/** The newest first, without those that are surely zero. */
+const rowsOf = ([starts, requests, limited], incomplete) =>
   starts
-    .map((start, i) => [moment(start), count(requests[i]), count(limited[i])])
-    .filter((_, i) => requests[i] > 0)
+    .map((start, i) => {
+      const least = incomplete.has(start) ? 'at least ' : ''
+      return [moment(start), `${least}${count(requests[i])}`, `${least}${count(limited[i])}`]
+    })
+    .filter((_, i) => requests[i] > 0 || incomplete.has(starts[i]))
     .reverse()
