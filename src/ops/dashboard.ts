@@ -2,6 +2,7 @@
  * The dashboard: its page, its files, and the session that stands for an operator token in a
  * browser. The page itself holds no data. It reads the admin API.
  */
+import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -47,7 +48,13 @@ export const dashboardRoutes: FastifyPluginAsyncTypebox<DashboardOptions> = asyn
   const open = { ...hidden, config: { credential: 'none' } } as const
   for (const [name, content] of files) {
     if (name.endsWith('.html')) continue
-    app.get(`/dashboard/${name}`, open, (_request, reply) => reply.type(types[extname(name)]!).send(content))
+    const etag = `"${createHash('sha256').update(content).digest('base64url')}"`
+    app.get(`/dashboard/${name}`, open, ({ headers }, reply) => {
+      // They hold no data. A browser may store them, and asks each time whether they have changed.
+      reply.headers({ 'cache-control': 'no-cache', etag })
+      if (headers['if-none-match'] === etag) return reply.code(304).send()
+      return reply.type(types[extname(name)]!).send(content)
+    })
   }
   // Browsers ask for it by themselves, also beside a page of JSON.
   app.get('/favicon.ico', open, (_request, reply) => reply.type(types['.svg']!).send(files.get('icon.svg')))

@@ -170,6 +170,24 @@ test('a new connection brings no second again into the charts, and loses none', 
   t.strictSame(page.problems, [])
 })
 
+test('the page asks for all its modules at once, and for none again that it has', async (t, browser) => {
+  const page = await browser.open(url)
+  await live(page)
+  const modules = new Set(page.asked.filter((asked) => asked.endsWith('.js')))
+  const listed = await page.evaluate<string[]>(
+    '[...document.querySelectorAll("link[rel=modulepreload], script")].map(({ href, src }) => href ?? src)',
+  )
+  t.strictSame(listed.toSorted(), [...modules].toSorted())
+  for (const file of [...modules, `${url}/dashboard/style.css`]) {
+    const { headers } = await fetch(file)
+    t.equal(headers.get('cache-control'), 'no-cache', file)
+    const again = await fetch(file, { headers: { 'if-none-match': headers.get('etag')! } })
+    t.strictSame([again.status, await again.text()], [304, ''], file)
+  }
+  t.equal((await fetch(url)).headers.get('cache-control'), 'no-store')
+  t.strictSame(page.problems, [])
+})
+
 test('a whole key finds its key, and is in no address, storage or log line', async (t, browser) => {
   const page = await browser.open(url, { timezoneId: 'UTC' })
   const key = await aKey(42, 'nightly export')
