@@ -1,5 +1,5 @@
 // The dashboard in a real browser, on real servers: what an operator sees, finds and does.
-import type { Page, Request } from 'playwright-core'
+import type { Locator, Page, Request } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { type Instance, makeKey, makeUser, startInstance, startOps } from '../instance.ts'
 import { until } from '../process/until.ts'
@@ -442,6 +442,33 @@ test('a name can neither reorder a question nor break the layout', async (t, bro
   )
   t.equal(fullWidth, width)
   t.notOk((await page.content()).includes('\u202e'))
+})
+
+test('on the smallest phone nothing is cut: no choice, no large limit, no new key', async (t, browser) => {
+  const page = await browser.open(url, { viewport: { width: 320, height: 640 } })
+  const { id } = await aKey(1_000_000_000)
+  await showEvents(page, busiest([busy(id, { name: 'checkout', used: 123_456_789, limit: 10 ** 9 })]))
+  await page.locator('#current').getByText('checkout').waitFor()
+  const isCut = (element: Locator) =>
+    element.evaluate(({ scrollWidth, clientWidth, scrollHeight, clientHeight }) => [
+      scrollWidth > clientWidth,
+      scrollHeight > clientHeight,
+    ])
+  const whole = [false, false]
+  t.strictSame(await isCut(page.locator('#current').getByText('checkout')), whole, 'a name')
+  const found = await find(page, id)
+  t.strictSame(await isCut(found.getByLabel('Requests a minute')), whole, 'a limit')
+  const width = await found.getByLabel('Requests a minute').evaluate(({ clientWidth }) => clientWidth)
+  t.ok(width > 150, 'there is room for the arrows of the input too')
+  const [choice, panel] = await Promise.all(
+    [found.getByLabel('New key'), found].map((it) => it.boundingBox()),
+  )
+  t.ok(choice!.x + choice!.width < panel!.x + panel!.width, 'a choice')
+  await found.getByLabel('New key').selectOption('3600')
+  await found.getByText('Rotate', { exact: true }).click()
+  t.strictSame(await isCut(page.getByLabel('The new key', { exact: true })), whole, 'a new key')
+  t.notOk(await page.evaluate('document.documentElement.scrollWidth > innerWidth'))
+  t.strictSame(await barriersOf(page), [])
 })
 
 test('what others have named or sent is shown as it is written, wherever it is', async (t, browser) => {

@@ -182,14 +182,20 @@ function confirm({ title, text, typed, verb, run }) {
 
 /** The only time that anybody sees a new key. `stay` is the listener that asks before the page is left. */
 function showOnce({ name, plain_key }, stay) {
-  const key = el('input', { value: plain_key, readOnly: true, className: 'key', 'aria-label': 'The new key' })
+  // A key of the longest prefix has 55 characters: two lines of a phone, or three.
+  const key = el('textarea', {
+    value: plain_key,
+    readOnly: true,
+    rows: 3,
+    className: 'key',
+    'aria-label': 'The new key',
+  })
   const copy = button('Copy', () => {
     key.select()
     // `navigator.clipboard` exists only over https and on this machine.
     copy.textContent = document.execCommand('copy') ? 'Copied' : 'Not copied'
   })
   const close = button('Close', () => dialog.close())
-  // Not a form: there, Enter in the key's input would close it.
   const dialog = openDialog(
     el(
       'div',
