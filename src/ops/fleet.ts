@@ -21,6 +21,8 @@ export interface FleetView {
   instances: (Instance & { isAlive: boolean })[]
   /** Per second, over all instances that have just reported. Two reads, a second apart, are needed. */
   rates: FleetRates
+  /** Whether they are of all these instances: not while Postgres is down, and not at once after it. */
+  ratesComplete: boolean
 }
 
 export interface FleetRates extends Omit<Traffic, 'monoS'> {
@@ -74,10 +76,12 @@ export function createFleet({ instances, own }: FleetOptions): Fleet {
       remember(withOwn(listed ?? [], report))
       const isOwn = ({ id }: Instance) => id === report.id
       const all = [...known.values()]
+      const recent = all.filter(({ latest }) => isOwn(latest) || latest.silentS <= ratesForS)
       return {
         complete: listed !== null,
         instances: all.map(({ latest }) => ({ ...latest, isAlive: isOwn(latest) || isAlive(latest) })),
-        rates: ratesOf(all.filter(({ latest }) => isOwn(latest) || latest.silentS <= ratesForS)),
+        rates: ratesOf(recent),
+        ratesComplete: listed !== null && recent.every(({ earlier }) => earlier !== null),
       }
     },
   }

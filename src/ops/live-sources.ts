@@ -5,7 +5,7 @@ import { latencyBoundsS } from '../process/traffic.ts'
 import { countersBody } from './admin/counters-body.ts'
 import { instancesBody } from './admin/instances.ts'
 import type { Board, WhichMinute } from './board.ts'
-import type { Fleet, FleetRates, FleetView } from './fleet.ts'
+import type { Fleet, FleetView } from './fleet.ts'
 import { createRefusalHour } from './refusal-hour.ts'
 
 export interface LiveSourcesOptions {
@@ -31,8 +31,7 @@ export function liveSources({ service, board, fleet }: LiveSourcesOptions) {
   return {
     async traffic() {
       reading = fleet.read(lane)
-      const { rates } = await reading
-      return trafficBody(rates)
+      return trafficBody(await reading)
     },
     instances: async () => instancesBody(await reading),
     refusals: createRefusalHour(service.stores.audit),
@@ -43,7 +42,8 @@ export function liveSources({ service, board, fleet }: LiveSourcesOptions) {
 }
 
 /** Null until two reports of an instance have been read. */
-function trafficBody({ answers, refused, rateLimited, latencies }: FleetRates) {
+function trafficBody({ rates, ratesComplete }: FleetView) {
+  const { answers, refused, rateLimited, latencies } = rates
   if (answers.length === 0) return null
   const ms = (q: number) => {
     const seconds = quantile(q, latencyBoundsS, latencies)
@@ -51,6 +51,7 @@ function trafficBody({ answers, refused, rateLimited, latencies }: FleetRates) {
   }
   return {
     at: Date.now() / 1000,
+    complete: ratesComplete,
     requests: rounded(answers.reduce((sum, perS) => sum + perS, 0)),
     refused: rounded(refused),
     limited: rounded(rateLimited),

@@ -101,6 +101,15 @@ t.test('without Postgres there is this instance, and it is alive if Postgres tak
   t.equal(Math.round(own!.seenAt - own!.startedAt), 60)
 })
 
+t.test('rates are complete once each instance has reported twice since Postgres was down', async (t) => {
+  const at = (monoS: number) => [instance('ins_1', monoS, 10 * monoS)]
+  const seen = await views(at(100), at(101), null, at(103), at(104))
+  t.strictSame(
+    seen.map(({ ratesComplete }) => ratesComplete),
+    [false, true, false, false, true],
+  )
+})
+
 t.test('a report from before the last one, as after a failover, gives no rates', async (t) => {
   const [, back] = await views([instance('ins_1', 105, 90)], [instance('ins_1', 104, 80)])
   t.strictSame(back!.rates, { answers: [0, 0, 0, 0, 0, 0], rateLimited: 0, refused: 0, latencies: [0, 0] })
@@ -120,14 +129,15 @@ t.test('5 s of silence are still alive, and reports 10 s apart give no rates', a
 t.test('the dashboard shows 5xx as errors, 429 and 401 apart, and latencies in milliseconds', async (t) => {
   const latencies = [50, 45, 5]
   const rates = { answers: [0, 0, 90, 0, 9, 1], rateLimited: 3, refused: 2, latencies }
-  const view: Partial<FleetView> = { rates }
+  const view: Partial<FleetView> = { rates, ratesComplete: false }
   const { traffic } = liveSources({
     service: { stores: {} },
     fleet: { read: async () => view },
   } as unknown as LiveSourcesOptions)
   const { at, ...shown } = (await traffic())!
   t.ok(at > 1e9)
-  t.strictSame(shown, { requests: 100, refused: 2, limited: 3, errors: 1, p50_ms: 0.5, p99_ms: 2.2 })
+  const numbers = { requests: 100, refused: 2, limited: 3, errors: 1, p50_ms: 0.5, p99_ms: 2.2 }
+  t.strictSame(shown, { complete: false, ...numbers })
 })
 
 t.test('an internal error does not look like a Postgres outage', async (t) => {

@@ -128,8 +128,11 @@ export function createTrafficCharts(containers) {
       return before && sample.at - before.at > gapS ? [{ at: before.at + 1 }, sample] : [sample]
     })
     const times = steps.map(({ at }) => at)
+    // While Postgres is down, only this instance is counted. Afterwards, that would look like a drop.
+    const newest = steps.findLastIndex(({ complete }) => complete)
+    const shownOf = (name) => (step, i) => (step.complete || i > newest ? (step[name] ?? null) : null)
     charts.forEach((chart, i) => {
-      chart([times, ...columns[i].map((name) => steps.map((step) => step[name] ?? null))])
+      chart([times, ...columns[i].map((name) => steps.map(shownOf(name)))])
     })
   }
 
