@@ -54,7 +54,8 @@ t.test('every link of the pages leads to a page and to a place on it', async (t)
 })
 
 t.test('every docs_url that the operators can get leads to a page', async (t) => {
-  const { text } = await ops.ask('GET', '/admin/docs', { token: operatorToken })
+  const { text, headers } = await ops.ask('GET', '/admin/docs', { token: operatorToken })
+  t.match(headers.get('content-security-policy'), /^default-src 'none'; style-src 'unsafe-inline'$/)
   const outside = attributes(text, 'href').filter((href) => href.startsWith('http'))
   t.ok(outside.length > 10)
   for (const href of new Set(outside)) {

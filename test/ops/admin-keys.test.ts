@@ -1,6 +1,8 @@
 // Keys over the admin API: any user's, by the rules of the callers' own routes, and changed
 // everywhere when the answer comes.
 import t from 'tap'
+import { AdminListKeysQuery } from '../../schemas/key.ts'
+import { tokenFormat } from '../../src/rules/token.ts'
 import { type Code, expectError } from '../api/expect-error.ts'
 import { nowS } from '../api/values.ts'
 import { deleteUser, makeKey, makeUser } from '../instance.ts'
@@ -212,6 +214,11 @@ t.test('an invalid value is refused and named, and creates nothing', async (t) =
     expectError(t, await admin(method, path, body), code, param)
   }
   t.equal(await count(), before)
+})
+
+t.test('the longest KEY_PREFIX can be asked for', async (t) => {
+  const { displayPrefixOf, mint } = tokenFormat('x'.repeat(16))
+  t.match(displayPrefixOf(mint()), new RegExp(AdminListKeysQuery.properties.key_prefix.pattern!))
 })
 
 t.test('an absent key is the same 404 for every route', async (t) => {

@@ -2,12 +2,14 @@
 import t from 'tap'
 import { collectLeaks } from '../../src/ops/admin/leaked-keys.ts'
 import { expectError } from '../api/expect-error.ts'
-import { makeCaller } from '../instance.ts'
+import { nowS } from '../api/values.ts'
+import { hashSecret, makeCaller, startInstance } from '../instance.ts'
 import { startAdmin, verify } from './admin.ts'
 
-const { instance, sql, admin, entriesOf, keysInEachState, startOther, untilConfirmed } = await startAdmin(t, {
-  LOG_LEVEL: 'trace',
-})
+const { services, instance, sql, admin, entriesOf, keysInEachState, startOther, untilConfirmed } =
+  await startAdmin(t, {
+    LOG_LEVEL: 'trace',
+  })
 const other = await startOther()
 const { mint } = instance.service.stores.tokenFormat
 const scan = (text: string, more: object = {}) => admin('POST', 'keys/scan', { text, ...more })
@@ -53,6 +55,24 @@ t.test('of a server that takes no writes, what it lacks may be a key, so nothing
   }
   keys.findByHash = find
   for (const { token } of [one, two]) t.equal(await verify(instance, token), 200)
+})
+
+t.test('a leaked key still stored under the previous secret is found too', async (t) => {
+  const { id, token } = await makeCaller(instance)
+  const rotated = await startInstance(t, services, {
+    HASH_SECRET: 'another secret of the tests, thirty-two at least',
+    HASH_SECRET_PREVIOUS: hashSecret,
+  })
+  const leaks = collectLeaks(rotated.service.stores, null)
+  await leaks.add([token])
+  t.match(leaks.result(), { keys: [{ id, state: 'active' }], unknown: 0 })
+})
+
+t.test('whether a leaked key has expired is by the clock of the database', async (t) => {
+  const { token } = await makeCaller(instance, { expiresAt: nowS() + 1800 })
+  const realNow = Date.now
+  t.intercept(Date, 'now', { value: () => realNow() + 3_600_000 })
+  t.match((await scan(token)).body.keys, [{ state: 'active' }])
 })
 
 t.test('with `revoke`, every instance refuses what was found when the answer comes', async (t) => {

@@ -173,6 +173,7 @@ const refused: [method: string, path: string, body: unknown, code: Code, param: 
 for (const bad of badTexts) {
   refused.push(['POST', 'users', { name: bad }, 'invalid_parameter', 'name'])
   refused.push(['POST', 'users', { name: 'x', external_id: bad }, 'invalid_parameter', 'external_id'])
+  refused.push(['PATCH', 'users/usr_1', { name: bad }, 'invalid_parameter', 'name'])
   refused.push(['PATCH', 'users/usr_1', { external_id: bad }, 'invalid_parameter', 'external_id'])
 }
 t.test('an invalid value is refused and named, and changes nothing', async (t) => {

@@ -59,6 +59,11 @@ t.test('no response may be stored or sniffed', async (t) => {
   }
 })
 
+t.test('the metrics name their text format, without which Prometheus may refuse them', async (t) => {
+  const { headers } = await ops({}).inject('/metrics')
+  t.match(headers['content-type'], /^text\/plain; version=0\.0\.4;/)
+})
+
 t.test('tokens guard everything but the probes and the page with the login', async (t) => {
   const token = 'a-token-of-adas-own'
   const app = ops({ opsTokens: [{ name: 'ada', token }], metricsToken })

@@ -39,6 +39,11 @@ t.test('a token begins a session, which opens the admin API under the name of it
   t.strictSame(flags.sort(), ['Max-Age=43200', ...attributes.split('; ')].sort())
   const overHttps = await logIn(ada, { origin: url.replace('http:', 'https:') })
   t.match(overHttps.headers.get('set-cookie'), /; Secure(;|$)/)
+  for (const [length, code] of [
+    [4096, 'operator_unauthorized'],
+    [4097, 'invalid_parameter'],
+  ] as const)
+    expectError(t, await logIn('x'.repeat(length)), code, 'token')
   const session = await sessionOf(bob)
   const created = await ask('POST', '/admin/users', session, { name: 'x' })
   t.equal(created.status, 201)
@@ -63,6 +68,8 @@ t.test('the page is the login until there is a session, and no other site can fr
     const directives = policy.split('; ')
     for (const name of ['default-src', 'base-uri', 'form-action', 'frame-ancestors', 'trusted-types'])
       t.ok(directives.includes(`${name} 'none'`), name)
+    for (const name of ['script-src', 'style-src', 'img-src', 'connect-src'])
+      t.ok(directives.includes(`${name} 'self'`), name)
     t.ok(directives.includes("require-trusted-types-for 'script'"))
     t.equal(page.headers.get('referrer-policy'), 'same-origin')
     t.equal(page.headers.get('cross-origin-opener-policy'), 'same-origin')
@@ -95,7 +102,12 @@ t.test('wrong tokens are recorded and share the budget of refusals', async (t) =
   })
   for (let n = 0; n < 29; n++) await logIn('a-guess-at-a-token')
   for (let n = 0; n < 30; n++) await ask('GET', '/admin/users', { authorization: 'Bearer guess' })
-  for (const answer of [await logIn(ada), await ask('GET', '/admin/users', session)])
+  for (const answer of [
+    await logIn(ada),
+    // Not even its body is read.
+    await ask('POST', '/login', {}, {}),
+    await ask('GET', '/admin/users', session),
+  ])
     expectError(t, answer, 'rate_limit_exceeded')
   t.equal((await ask('GET', '/', session)).status, 200, 'the page is still there to say so')
 })

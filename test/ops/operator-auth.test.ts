@@ -1,5 +1,7 @@
 // Who may use the ops listener: with OPS_TOKEN, its holders; without, requests from this machine
 // that name this machine.
+import crypto from 'node:crypto'
+import { syncBuiltinESMExports } from 'node:module'
 import type { AddressInfo } from 'node:net'
 import Fastify from 'fastify'
 import t, { type Test } from 'tap'
@@ -67,6 +69,28 @@ t.test('an operator whose name has dots has a session, too', async (t) => {
   t.equal(sessions.ownerOf(cookie), name)
 })
 
+t.test('how long it takes tells nothing about a token or a session', async (t) => {
+  const { timingSafeEqual } = crypto
+  const replace = (compare: typeof timingSafeEqual) => {
+    Object.assign(crypto, { timingSafeEqual: compare })
+    syncBuiltinESMExports()
+  }
+  t.teardown(() => replace(timingSafeEqual))
+  const compared: number[] = []
+  replace((a, b) => {
+    compared.push(a.byteLength)
+    return timingSafeEqual(a, b)
+  })
+  const ask = await listening(t, { tokens: [ada, bob] })
+  for (const token of [ada.token, bob.token, 'x']) {
+    await ask('/admin', bearer(token))
+    t.strictSame(compared.splice(0), [32, 32], 'the digests of all tokens are compared')
+  }
+  const { begin, ownerOf } = createSessions([ada, bob])
+  ownerOf(begin('bob', false).split(';')[0])
+  t.strictSame(compared, [32])
+})
+
 t.test('with tokens every other credential is refused alike, even from this machine', async (t) => {
   const ask = await listening(t, { tokens: [ada, bob], metricsToken })
   const reference = await ask('/admin')
@@ -110,6 +134,8 @@ t.test('the metrics are open unless METRICS_TOKEN is set, and then need exactly 
     expectRefused(t, refused, headers.join())
     t.match(refused.body.error.suggestion, 'METRICS_TOKEN')
   }
+  const ofPage = await closed('/metrics', bearer(metricsToken), 'Sec-Fetch-Site: cross-site')
+  expectRefused(t, ofPage, 'no other page reads them')
   const alone = await listening(t, { metricsToken })
   t.equal((await alone('/metrics', 'Host: anything.example', bearer(metricsToken))).status, 200)
 })
