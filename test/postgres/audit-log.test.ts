@@ -156,6 +156,19 @@ t.test('the list is narrowed by reason, by key, by time, and by all of them', as
   t.strictSame(await listed({ reason: 'revoked', keyId, since: start - 100 }), [revoked])
   t.strictSame(await listed({ reason: 'missing_header' }), [])
   t.strictSame(await listed({ keyId: "' or true --" }), [])
+  t.strictSame(await listed({ requestId: 'req_\0' }), [])
+})
+
+t.test('refusals are counted from a moment on, and before another one', async (t) => {
+  const one = refusal()
+  await audit.recordRefusals([one])
+  const [moved] = await sql`
+    update audit_log set occurred_at = date_trunc('day', now()) + interval '2 days' where request_id = ${one.requestId}
+    returning extract(epoch from occurred_at)::float8 as at`
+  const counted = async (since: number, until: number) =>
+    (await audit.countRefusals('reason', { since, until, limit: 9 })).length
+  const { at } = moved!
+  t.strictSame([await counted(at, at + 1), await counted(at - 1, at)], [1, 0])
 })
 
 t.test('reading the log takes no connection from what records refusals', async (t) => {
@@ -198,6 +211,8 @@ t.test('reads use an index, however often a key, its user or anybody was refused
   t.teardown(() => watched.end({ timeout: 1 }))
   const pool = { run: (work) => work(watched, () => {}) } as Partial<Pool> as Pool
   const { find, list } = createAuditLog({ audit: pool, management: pool })
+  // As after many calls: the plan for any key, user or time would read every entry.
+  await watched`set plan_cache_mode = force_generic_plan`
   async function readsFew(what: string) {
     const { text, values } = sent.at(-1)!
     const [row] = await watched.unsafe(`explain (analyze, buffers, format json) ${text}`, values)

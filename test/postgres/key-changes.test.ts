@@ -197,10 +197,14 @@ t.test('a change whose audit entry is refused is not made', async (t) => {
     keys.rotate(id, user.id, { successor: newKeyOf(user.id).key, graceS: 0 }, unrecorded),
     refused,
   )
+  const absent = newId('usr_')
+  await t.rejects(users.create({ id: absent, name: 'x' }, unrecorded), refused)
+  await t.rejects(users.change(user.id, { name: 'x' }, unrecorded), refused)
+  await t.rejects(users.revokeKeys(user.id, unrecorded), refused)
   await t.rejects(users.remove(user.id, unrecorded), refused)
+  t.strictSame([await users.get(absent), await users.get(user.id)], [null, user])
   t.equal(await keys.get(key.id, user.id), null)
   t.match(await keys.get(id, user.id), { version: 1, name: 'a key', revokedAt: null })
-  t.equal((await users.get(user.id))!.deleted_at, null)
 })
 
 t.test('of creations at once exactly as many succeed as there is room for', async (t) => {

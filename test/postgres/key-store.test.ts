@@ -428,6 +428,24 @@ t.test('users and incomplete minutes are read from indexes', async (t) => {
   t.match(await planOf(read), 'using usage_minutes_incomplete ')
 })
 
+t.test('the usage of a key is read minute by minute, and not that of all keys', async (t) => {
+  await sql`
+    insert into key_usage (starts_at, key_id, requests, limited)
+    select date_trunc('hour', now()) - make_interval(mins => n % 60), 'apk_' || n, 1, 0
+    from generate_series(1, 60000) n`
+  await sql`analyze key_usage`
+  const usage = createUsageStore({ management: watchedPool, usage: watchedPool, rollups: watchedPool })
+  const untilS = nowS() - (nowS() % 3600) + 60
+  const range = { step: 'minute', sinceS: untilS - 3600, untilS } as const
+  sent.length = 0
+  const { data } = await usage.read('apk_7', range, { nowS: nowS(), live: [], isLocal: false })
+  t.equal(data.length, 1)
+  const { text, values } = sent.find(({ text }) => text.includes('from "key_usage"'))!
+  const [row] = await sql.unsafe(`explain (analyze, buffers, format json) ${text}`, values)
+  const { 'Shared Hit Blocks': hit, 'Shared Read Blocks': read } = row!['QUERY PLAN'][0].Plan
+  t.ok(hit + read < 400, `${hit + read} pages of 8 kB`)
+})
+
 t.test('an unknown hash reads and sends a row as a known one does', async (t) => {
   const { hash } = await makeKey((await makeUser()).id)
   const answers = []

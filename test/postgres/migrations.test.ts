@@ -46,8 +46,8 @@ async function behind(t: Test, url: string, change: (piece: Buffer) => Buffer | 
 }
 
 /** Creates the partitions of the database's UTC days, 0 being today. */
-const createDays = (sql: Sql, from: number, to: number) => sql`
-  select create_day_partitions('audit_refusals', today + ${from}::int, today + ${to}::int)
+const createDays = (sql: Sql, from: number, to: number, parent = 'audit_refusals') => sql`
+  select create_day_partitions(${parent}, today + ${from}::int, today + ${to}::int)
   from (select (now() at time zone 'UTC')::date as today) as day`
 
 type Sql = ReturnType<typeof openDatabase>
@@ -224,6 +224,14 @@ for (const zone of ['Pacific/Kiritimati', 'Pacific/Pago_Pago']) {
     t.strictSame([...(await insert(0, '23:59:59.999999'))], [{ partition: expected[0] }])
     t.strictSame([...(await insert(7, '23:59:59.999999'))], [{ partition: expected[7] }])
     await t.rejects(insert(8, '00:00:00'), { code: '23514' })
+    const ofUsage = (names: string[]) => names.map((name) => name.replace('audit_refusals', 'key_usage'))
+    const usage = (await tablesOf(sql)).filter((name) => /^key_usage_\d{8}$/.test(name))
+    t.strictSame(usage, ofUsage(await days(sql, -1, 7)), 'a minute may be stored after midnight')
+
+    const past = await days(sql, -3, -1)
+    for (const parent of ['audit_refusals', 'key_usage']) await createDays(sql, -3, -1, parent)
+    t.strictSame(await dropAuditPartitions(sql, 2), past.slice(0, 1))
+    t.strictSame(await dropUsagePartitions(sql, 2), ofUsage(past.slice(0, 1)))
   })
 }
 

@@ -92,6 +92,8 @@ t.test('finishing a minute again does not reopen it', async (t) => {
   t.equal(await usage.finish(minute, { whole: true, done: true }), true)
   await usage.finish(minute, { whole: false, done: false })
   t.equal(await usage.claim(minute), 'done')
+  // That a process began to count in it may be stored late.
+  for (const unreported of [1, -1]) await usage.report(minute, { requests: 0, unreported })
   t.strictSame((await read(key.id, 'minute', [minute, minute + 1], { now: minute + 2 })).incomplete, [])
 })
 
@@ -224,8 +226,11 @@ t.test('of the first day ever, an hour that nobody has rolled up counts', async 
   const days = async () =>
     (await read(key.id, 'day', [yesterday, midnight + 3 * 1440], { now: midnight + 2 * 1440 + 5 })).data
   t.strictSame(await days(), [point(yesterday, 3)])
-  for (const table of ['key_usage_hours', 'key_usage_days'])
-    await sql`insert into ${sql(table)} values (now(), 1, 0, ${other.id})`
+  for (const [table, ago] of [
+    ['key_usage_hours', '30 minutes'],
+    ['key_usage_days', '20 hours'],
+  ] as const)
+    await sql`insert into ${sql(table)} values (now() - ${ago}::text::interval, 1, 0, ${other.id})`
   t.strictSame(await days(), [point(yesterday, 3)], 'whatever a clock that was ahead has rolled up')
   await sql`insert into key_usage_hours values (to_timestamp(${at(yesterday)}), 4, 0, ${key.id})`
   t.strictSame(await days(), [point(yesterday, 4)], 'also of hours that are rolled up, and their day is not')
@@ -334,6 +339,12 @@ t.test('steps that have been dropped are incomplete', async (t) => {
   await sql`update key_usage_hours set starts_at = now()`
   t.strictSame(await incomplete('hour', hours), [kept - 120, kept - 60], 'later ones were none')
   t.strictSame(await incomplete('day', [kept - 2880, kept]), [])
+
+  const day = new Date(at(yesterday - 1440) * 1000).toISOString().slice(0, 10).replaceAll('-', '')
+  await sql`drop table if exists ${sql(`key_usage_${day}`)}`
+  await sql`insert into key_usage_hours values (to_timestamp(${at(yesterday - 60)}), 1, 0, ${key.id})`
+  const around = await incomplete('minute', [yesterday - 1, yesterday + 1])
+  t.strictSame(around, [yesterday - 1], 'minutes are kept for a day at least')
 })
 
 for (const [season, first] of [
@@ -421,13 +432,23 @@ t.test('what a clock that was ahead has rolled up is rolled up again, and hides 
   t.strictSame((await read(key.id, 'day', [yesterday, midnight], { now: midnight + 4 })).data, [
     point(yesterday, 25),
   ])
-  const [day] = await sql`select requests::int from key_usage_days`
-  t.equal(day!.requests, 25, 'the day too')
+  const days = async () =>
+    (await sql`select requests::int from key_usage_days`).map(({ requests }) => requests)
+  t.strictSame(await days(), [25], 'the day too')
+  await rollUpAt(midnight + 2.5)
+  t.strictSame(await days(), [25])
   whole.push([hour(7), 3])
   await sql`truncate key_usage`
   await usage.store(hour(5), [{ keyId: other.id, count: 1 }])
   await rollUpAt(hour(1))
   t.strictSame(await hours(), whole, 'what cannot be made again stays')
+  await sql`truncate key_usage, key_usage_hours`
+  await sql`insert into key_usage_hours values (to_timestamp(${at(hour(5))}), 1, 0, ${other.id})`
+  await rollUpAt(hour(6))
+  t.strictSame(await days(), [25], 'so does its day')
+  await sql`update key_usage_days set starts_at = to_timestamp(${at(midnight + 1440)})`
+  await rollUpAt(midnight + 4)
+  t.strictSame((await days()).sort(), [1, 25], 'and hides no other day')
 })
 
 t.test('storing gives up early enough for several tries while the counters live', async (t) => {

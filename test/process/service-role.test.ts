@@ -175,6 +175,9 @@ t.test(
     const functions = ['audit', 'usage'].flatMap((of) => [`ensure_${of}_partitions`, `drop_${of}_partitions`])
     for (const name of functions)
       await t.rejects(openDatabase(t, urlOf('stranger')).unsafe(`select ${name}(7)`), { code: '42501' }, name)
+    const [noting] =
+      await sql`select has_function_privilege('stranger', 'note_key_change()', 'execute') as may`
+    t.equal(noting!.may, false, 'nor may a stranger make a trigger of it')
     const settings = await sql`
       select proname as name, proconfig as config from pg_proc where proname = any (string_to_array(${functions.join()}, ','))`
     t.same(
