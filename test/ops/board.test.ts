@@ -149,13 +149,16 @@ t.test('a scan that waits for another one does not begin once nobody can ask for
   await Promise.all(reads)
 })
 
-t.test('an internal error in a ranking does not look like a Postgres outage', async (t) => {
+t.test('an internal error does not look like a Postgres outage', async (t) => {
   const counter = createMemoryCounter({ now: () => 0 })
   const rank = async () => {
     throw new TypeError('a bug')
   }
-  const board = createBoard({ counter, keys: { rank }, instances: { list: async () => [] } })
-  await t.rejects(board.read('current', 'operator:ada'), TypeError)
+  for (const [keys, instances] of [
+    [{ rank }, { list: async () => [] }],
+    [{ rank: async () => [] }, { list: rank }],
+  ] as const)
+    await t.rejects(createBoard({ counter, keys, instances }).read('current', 'operator:ada'), TypeError)
 })
 
 t.test('a scan may use 4 % of a core of Redis, and 0.25 % while this instance is busy', async (t) => {
@@ -227,6 +230,19 @@ t.test(
     t.match(await first(), { id: 'apk_other' })
   },
 )
+
+t.test('of keys that rise together a bounded number is ranked each time', async (t) => {
+  const { read, count, ranked } = openBoard()
+  const rise = () => {
+    for (let i = 0; i < 2500; i++) count(`apk_busy${i}`, 20)
+  }
+  rise()
+  await read('current')
+  rise()
+  clock.tick(1000)
+  await read('current')
+  t.ok(ranked[1]! <= 1300, `${ranked} were ranked`)
+})
 
 t.test('what Postgres could not rank is ranked when it answers again', async (t) => {
   const { read, count, limits, setDown } = openBoard()

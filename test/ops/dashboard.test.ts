@@ -138,6 +138,7 @@ test('a new connection brings no second again into the charts, and loses none', 
     complete: ![4, 1].includes(ago),
   }))
   const old = { at: nowS - 60, requests: 8, complete: true }
+  const tooOld = { at: nowS - 310, requests: 6, complete: true }
   const gap = { at: nowS - 59, requests: null }
   const behind = { at: nowS - 2.5, requests: 9, complete: true }
   const columnsOf = (samples: { at: number; requests: number | null }[]) => [
@@ -147,7 +148,10 @@ test('a new connection brings no second again into the charts, and loses none', 
   let connections = 0
   await page.route('**/admin/events', (route) => {
     // Then to another instance, which has had no viewer in some of these seconds.
-    const pasts = [event('history', [old, ...all]), ...Array(2).fill(event('history', [all[1], all[3]]))]
+    const pasts = [
+      event('history', [tooOld, old, ...all]),
+      ...Array(2).fill(event('history', [all[1], all[3]])),
+    ]
     const body = `retry: 50\n${pasts[connections++] ?? event('traffic', behind)}`
     return route.fulfill({ contentType: 'text/event-stream', body })
   })
@@ -265,6 +269,16 @@ test('what is typed during a search stays, and a whole key does not, even if not
   t.equal(page.problems.length, 3, 'the 404s')
 })
 
+test('a key that is over its limit is shown as that', async (_t, browser) => {
+  const page = await browser.open(url)
+  const { id, token } = await aKey(1)
+  for (let n = 0; n < 5; n++) await verify(token)
+  await (await find(page, id))
+    .getByText(/^\d of 1 \(\d00 %\), \d over the limit$/)
+    .first()
+    .waitFor()
+})
+
 test('why a request was refused is found by its request id', async (_t, browser) => {
   const page = await browser.open(url, { timezoneId: 'Asia/Tokyo' })
   const { token } = await aKey()
@@ -281,8 +295,14 @@ test('a limit is changed, a key rotated and revoked, and the next request sees i
   const page = await browser.open(url)
   const { token, id } = await aKey(5)
   const found = await find(page, id)
-  await found.getByLabel('Requests a minute').fill('0')
-  t.equal(await found.locator('input:invalid').count(), 1)
+  for (const [limit, invalid] of [
+    ['1000000000', 0],
+    ['1000000001', 1],
+    ['0', 1],
+  ] as const) {
+    await found.getByLabel('Requests a minute').fill(limit)
+    t.equal(await found.locator('input:invalid').count(), invalid, limit)
+  }
   await found.getByLabel('Requests a minute').fill('9')
   await found.getByText('Change limit').click()
   await found.getByText('9 a minute').waitFor()
@@ -580,6 +600,11 @@ test('it says which keys are near their limit or over it, and why most callers a
   await shown(page, /1,234 counters read so far, as of /)
   const names = (state: string) => page.locator(`#current ${state} button`).allInnerTexts()
   t.strictSame([await names('.over'), await names('.near')], [['over'], ['full', 'near']])
+  t.equal(
+    await page.locator('#current .over .fill').getAttribute('style'),
+    'width: 100%;',
+    'no more than its place',
+  )
   t.equal(await page.locator('#current').getByTitle('1,005 requests over the limit').innerText(), '1,105 %')
   t.strictSame(await page.locator('#reasons button').allInnerTexts(), ['revoked', 'unknown_key', 'expired'])
   await goOn()
@@ -690,6 +715,23 @@ test('the usage of a key is the total of the chart, of the step chosen last', as
   await found.locator('.usage').getByText('The service does not answer.').waitFor()
   t.equal(await found.locator('.usage .value, .usage canvas, .usage td').count(), 0)
   t.notOk(await found.getByText('not every request was stored').isVisible())
+})
+
+test('each chart of usage has its whole range', async (_t, browser) => {
+  const page = await browser.open(url)
+  const oldest = { minute: 59 * 60, hour: 47 * 3600, day: 29 * 86_400 }
+  await page.route('**/usage?step=*', (route) => {
+    const step = new URL(route.request().url()).searchParams.get('step') as keyof typeof oldest
+    const stepS = { minute: 60, hour: 3600, day: 86_400 }[step]
+    const start = Math.floor(Date.now() / 1000 / stepS) * stepS - oldest[step]
+    return route.fulfill({ json: { data: [{ start, requests: 7, limited: 2 }], incomplete: [] } })
+  })
+  const found = await find(page, (await aKey()).id)
+  for (const range of ['last 48 hours', 'last 30 days', 'last hour']) {
+    await found.getByText(range).click()
+    await found.locator('.usage .value').first().getByText('7', { exact: true }).waitFor()
+    await found.locator('.usage .value').last().getByText('2', { exact: true }).waitFor()
+  }
 })
 
 /** Holds back the responses to these requests. The returned function lets the next one go on. */
@@ -922,15 +964,24 @@ test('the audit trail says which key it was and what has changed', async (t, bro
   t.equal(await found.getByRole('columnheader', { name: 'Key' }).count(), 0, 'where all are of one key')
 })
 
-test('who revoked a key is shown, however often it was refused since', async (t, browser) => {
+test('who ended a key is shown, however often it was refused since', async (t, browser) => {
   const page = await browser.open(url)
-  const { id, token } = await aKey()
-  await admin('DELETE', `keys/${id}`)
-  await Promise.all(Array.from({ length: 20 }, () => verify(token)))
-  const found = await find(page, id)
-  await found.getByRole('heading', { name: 'Earlier' }).waitFor()
-  const last = found.getByRole('region', { name: 'Earlier audit entries' })
-  t.match(await last.locator('tbody').innerText(), /^[^\n]*key\.revoked[^\n]*operator:ada[^\n]*$/)
+  for (const [event, method, pathOf] of [
+    ['key.revoked', 'DELETE', (id) => `keys/${id}`],
+    ['key.rotated', 'POST', (id) => `keys/${id}/rotate`],
+    ['user.keys_revoked', 'POST', (_, userId) => `users/${userId}/revoke-keys`],
+    ['user.deleted', 'DELETE', (_, userId) => `users/${userId}`],
+  ] as [string, string, (id: string, userId: string) => string][]) {
+    const { id, token, user } = await aKey(1000, event)
+    await admin(method, pathOf(id, user.id))
+    await Promise.all(Array.from({ length: 20 }, () => verify(token)))
+    const found = await find(page, id)
+    await found.getByRole('heading', { name: `“${event}”` }).waitFor()
+    await found.getByRole('heading', { name: 'Earlier' }).waitFor()
+    const last = found.getByRole('region', { name: 'Earlier audit entries' })
+    const row = await last.locator('tbody tr').innerText()
+    t.ok(row.includes(event) && row.includes('operator:ada'), row)
+  }
 })
 
 test('all keys of a user are revoked once its id is typed', async (t, browser) => {
@@ -939,14 +990,17 @@ test('all keys of a user are revoked once its id is typed', async (t, browser) =
   const found = await find(page, user.id)
   await found.getByText('Revoke all keys').click()
   const confirm = page.getByRole('dialog').getByRole('button', { name: 'Revoke all keys' })
-  t.ok(await confirm.isDisabled())
-  const input = page.getByRole('dialog').getByRole('textbox')
+  const typed = page.getByRole('dialog').getByRole('textbox')
   const [box, code] = await Promise.all(
-    [input, page.getByRole('dialog').locator('code')].map((it) => it.boundingBox()),
+    [typed, page.getByRole('dialog').locator('code')].map((it) => it.boundingBox()),
   )
   t.ok(box!.y >= code!.y + code!.height + 4, 'the ring of the focus covers no part of the id')
   t.ok(box!.width > code!.width + 26, 'the id fits')
-  await input.fill(user.id)
+  for (const text of ['', user.id.slice(0, -1), `${user.id}x`]) {
+    await typed.fill(text)
+    t.ok(await confirm.isDisabled(), text)
+  }
+  await typed.fill(user.id)
   await confirm.click()
   await shown(page, 'done. 1 key was revoked.')
   t.equal((await verify(token)).status, 401)
@@ -1077,6 +1131,7 @@ test('with Redis or Postgres down it says so, and shows what this instance knows
   network.cut()
   network.refuse()
   await shown(page, 'Postgres is down')
+  await shown(page, 'Only this one is known')
   await page.locator('#current').getByText(id).waitFor()
   await network.heal()
   await page.locator('#current').getByText('steady').waitFor()

@@ -93,8 +93,9 @@ t.test('a report that reaches Postgres late changes no rate', async (t) => {
 
 t.test('without Postgres there is this instance, and it is alive if Postgres takes no report', async (t) => {
   const silent = { ...instance('ins_own', 0, 0), seenAt: 1000, silentS: 3600 }
-  const [first, , down] = await views([silent], [silent], null)
+  const [first, second, down] = await views([silent], [silent], null)
   t.match(first!.instances, { length: 1, 0: { id: 'ins_own', isAlive: true, seenAt: 1000, silentS: 3600 } })
+  t.equal(second!.rates.answers[2], 0, 'its traffic is that of its last second all the same')
   t.match(down, { complete: false, instances: { length: 1, 0: { id: 'ins_own', isAlive: true } } })
   t.equal(down!.rates.answers[2], 0)
   const [own] = down!.instances

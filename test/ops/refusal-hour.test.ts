@@ -1,5 +1,6 @@
 // The refusals of the last hour: each half minute is read until they cannot grow any more, and then no more.
 import t, { type Test } from 'tap'
+import { auditReasons } from '../../schemas/bounds.ts'
 import { createRefusalHour } from '../../src/ops/refusal-hour.ts'
 
 const startS = Date.parse('2026-01-01T12:00:00Z') / 1000
@@ -8,7 +9,8 @@ function hour(t: Test, { tookMs = 0 } = {}) {
   const clock = { ms: startS * 1000 }
   const asked: string[] = []
   let isDown = (_since: string) => false
-  const countRefusals = async (_by: unknown, { since = 0, until = 0 }) => {
+  const countRefusals = async (_by: unknown, { since = 0, until = 0, limit = 0 }) => {
+    if (limit < auditReasons.length) throw new Error('rare reasons are left out')
     const nowS = clock.ms / 1000
     const from = new Date(since * 1000).toISOString().slice(11, 19)
     asked.push(from)
