@@ -1,4 +1,6 @@
 /** latchkey lookup: identifies what a customer has sent. */
+import { once } from 'node:events'
+import { fstatSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { Writable } from 'node:stream'
 import { lookupMaxLength, lookupPattern } from '../../schemas/bounds.ts'
@@ -10,6 +12,11 @@ import { type TokenFormat, tokenFormat } from '../rules/token.ts'
 import { adminKeyBody } from '../stores.ts'
 import { entriesTable } from './audit.ts'
 import { command, moment, operator, table, withStores } from './command.ts'
+
+/** The lines of a paste come faster than this. */
+const quietMs = 100
+/** As of a process that SIGINT ends. */
+const interruptedCode = 130
 
 export const lookup = command('lookup <anything>', {
   summary: 'show what a key, prefix, id or external id is; - reads it from stdin',
@@ -52,6 +59,9 @@ const historyWarning =
 async function fromStdin(): Promise<string> {
   const { stdin } = process
   if (stdin.isTTY) return typed()
+  // Node would take it for an empty file.
+  if (fstatSync(stdin.fd).isDirectory())
+    throw new Error('stdin is a directory: pipe the query into lookup -, or type it')
   let text = ''
   for await (const chunk of stdin.setEncoding('utf8')) {
     text += chunk
@@ -60,23 +70,31 @@ async function fromStdin(): Promise<string> {
   return text
 }
 
-/** Not shown while it is typed. */
+/** Not shown while it is typed. A paste of several lines belongs together: none may reach the shell. */
 async function typed(): Promise<string> {
   const hidden = new Writable({ write: (_chunk, _encoding, done) => done() })
   const lines = createInterface({ input: process.stdin, output: hidden, terminal: true })
   process.stderr.write('Key, prefix, id or external id (not shown): ')
   let text = ''
-  try {
-    for await (const line of lines) {
-      text += `${line}\n`
-      // A pasted command may begin with an empty line, and go on after a backslash.
-      if (text.trim() !== '' && !line.trimEnd().endsWith('\\')) break
-    }
-    return text
-  } finally {
+  let quiet: NodeJS.Timeout | undefined
+  lines.on('line', (line) => {
+    text += `${line}\n`
+  })
+  process.stdin.on('keypress', () => {
+    clearTimeout(quiet)
+    // A pasted command may begin with an empty line, and go on after a backslash.
+    if (lines.line !== '' || text.trim() === '' || /\\\s*$/.test(text)) return
+    // What has come while this process was busy is read first.
+    quiet = setTimeout(() => setImmediate(() => lines.close()), quietMs)
+  })
+  lines.on('SIGINT', () => {
     lines.close()
     process.stderr.write('\n')
-  }
+    process.exit(interruptedCode)
+  })
+  await once(lines, 'close')
+  process.stderr.write('\n')
+  return text
 }
 
 function linesOf(found: Lookup): string[] {

@@ -1,6 +1,7 @@
 // latchkey lookup: a whole key comes by stdin, and is printed nowhere.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { closeSync, openSync } from 'node:fs'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
 import { tokenFormat } from '../../src/rules/token.ts'
@@ -39,14 +40,36 @@ t.test('a whole key from stdin is found, and appears nowhere', async (t) => {
 })
 
 t.test('a command of several lines is pasted into the hidden prompt', { skip: noTerminals }, async (t) => {
+  const header = `-H "Authorization: Bearer ${key.plain_key}"`
+  for (const pasted of [`\rcurl localhost \\\r  ${header}`, `curl localhost\r${header}\rexit`]) {
+    const terminal = await onTerminal(t, env, 'lookup', '-')
+    await until('it asks', () => terminal.shown.includes('(not shown): '))
+    terminal.type(pasted)
+    terminal.type('\r')
+    const { code, shown } = await terminal.ended
+    t.equal(code, 0)
+    t.match(shown, key.id)
+    t.notMatch(shown, key.plain_key)
+  }
+})
+
+t.test('Ctrl-C at the prompt ends it with 130 and no message', { skip: noTerminals }, async (t) => {
   const terminal = await onTerminal(t, env, 'lookup', '-')
   await until('it asks', () => terminal.shown.includes('(not shown): '))
-  terminal.type(`\rcurl localhost \\\r  -H "Authorization: Bearer ${key.plain_key}"`)
-  terminal.type('\r')
+  terminal.type('\x03')
   const { code, shown } = await terminal.ended
-  t.equal(code, 0)
-  t.match(shown, key.id)
-  t.notMatch(shown, key.plain_key)
+  t.equal(code, 130)
+  t.notMatch(shown, 'latchkey:')
+})
+
+t.test('a directory as stdin is named', async (t) => {
+  const folder = openSync('.', 'r')
+  const child = spawn(process.execPath, [await builtCli(), 'lookup', '-'], {
+    env,
+    stdio: [folder, 'ignore', 'pipe'],
+  })
+  closeSync(folder)
+  t.match(await text(child.stderr!), /^latchkey: stdin is a directory: /)
 })
 
 t.test('a whole key as an argument is found too, with a warning', async (t) => {
