@@ -42,6 +42,8 @@ export interface MigrateOptions {
   timeoutMs?: number
   /** Stops waiting, also for another instance. A migration that has begun is not interrupted. */
   signal?: AbortSignal | undefined
+  /** The role may lack the right to create the coming partitions, as one that only reads does. */
+  mayLackPartitions?: boolean
   /** Called once for each: another instance is migrating, or somebody holds a table. */
   onWait?: (whatFor: MigrationWait) => void
 }
@@ -52,7 +54,7 @@ export interface MigrateOptions {
  */
 export async function migrate(
   url: string,
-  { ssl, timeoutMs = 5000, signal, onWait }: MigrateOptions = {},
+  { ssl, timeoutMs = 5000, signal, mayLackPartitions, onWait }: MigrateOptions = {},
 ): Promise<Migration[]> {
   const files = await readMigrations()
   const sql = postgresAt(url, ssl).connect({
@@ -84,7 +86,9 @@ export async function migrate(
       waited.add(outcome)
       if (outcome === 'tables') await pause(tablePauseMs, undefined, { signal }).catch(() => {})
     }
-    await inTime(ensurePartitions(sql))
+    await inTime(ensurePartitions(sql)).catch((error) => {
+      if (!mayLackPartitions || error.code !== permissionFault) throw error
+    })
     await sql.end({ timeout: 1 })
     return applied
   } catch (error) {

@@ -67,7 +67,7 @@ interface Server {
  */
 async function migrateWhenReady(
   { url, ssl, name }: Server,
-  { role, onProgress, signal, databaseWaitMs = 30_000 }: OpenOptions,
+  { role, createsDatabase, onProgress, signal, databaseWaitMs = 30_000 }: OpenOptions,
 ): Promise<Pick<Database, 'url' | 'applied'>> {
   const untilMs = performance.now() + (role === 'serve' ? databaseWaitMs : 0)
   let timeoutMs = Math.min(databaseAnswerMs, databaseWaitMs)
@@ -75,7 +75,9 @@ async function migrateWhenReady(
     try {
       const onWait = (whatFor: MigrationWait) => onProgress?.(waitingFor[whatFor])
       const first = await writableFirst(url, { ssl, timeoutMs: timeoutMs / 2, signal })
-      return { url: first, applied: await migrate(first, { ssl, timeoutMs, signal, onWait }) }
+      const mayLackPartitions = role === 'command' && !createsDatabase
+      const applied = await migrate(first, { ssl, timeoutMs, signal, mayLackPartitions, onWait })
+      return { url: first, applied }
     } catch (error) {
       const leftMs = untilMs - performance.now() - databaseRetryMs
       if (!isServersFault(error) || leftMs <= 0 || isFinal(error)) throw connectionError(error, name)

@@ -12,14 +12,21 @@ const services = await useServices(t)
 const server = await startPrivatePostgres(t)
 
 const documented = await readFile(new URL('../../docs/operations.md', import.meta.url), 'utf8')
-const section = documented.split('\n### A role without DDL\n')[1]!.split(/\n##+ /)[0]!
-const [makeRoles, grants] = [...section.matchAll(/```sql\n(.*?)```/gs)].map(([, block]) =>
-  block!
-    .replaceAll(/^--.*$/gm, '')
-    .split(';')
-    .map((statement) => statement.trim())
-    .filter((statement) => statement !== ''),
-) as [string[], string[]]
+const statementsOf = (heading: string) =>
+  [
+    ...documented
+      .split(`\n### ${heading}\n`)[1]!
+      .split(/\n##+ /)[0]!
+      .matchAll(/```sql\n(.*?)```/gs),
+  ].map(([, block]) =>
+    block!
+      .replaceAll(/^--.*$/gm, '')
+      .split(';')
+      .map((statement) => statement.trim())
+      .filter((statement) => statement !== ''),
+  )
+const [makeRoles, grants] = statementsOf('A role without DDL') as [string[], string[]]
+const [readerGrants] = statementsOf('A role that only reads') as [string[]]
 
 const urlOf = (role: string, database = 'latchkey') =>
   `postgres://${role}@127.0.0.1:${server.port}/${database}`
@@ -139,6 +146,35 @@ t.test('a grant that is missing is a 503, and the log and the command line say w
   const fault = `latchkey: the Postgres of DATABASE_URL: ${missing} schema_version; ${advice}\n`
   t.strictSame([start.code, start.stdout, start.stderr], [1, '', fault], 'at once')
   await execute(owner, grants)
+})
+
+t.test('a role that only reads can run the commands that only read', async (t) => {
+  const { runWith } = await openCommandLine(t)
+  const as = (role: string) => externalEnv({ databaseUrl: urlOf(role), redisUrl: null })
+  const answerOf = async (...words: string[]) =>
+    JSON.parse((await runWith(as('latchkey_service'), ...words, '--json')).stdout)
+  const user = await answerOf('users', 'create', '--name', 'Ada')
+  const key = await answerOf('keys', 'create', '--user', user.id, '--name', 'a')
+  await execute(server.url, ['create role latchkey_reader login'])
+  await execute(owner, readerGrants)
+  const reads = [
+    'users list',
+    `users get ${user.id}`,
+    `keys list --user ${user.id}`,
+    `keys get ${key.id}`,
+    'audit list',
+    'audit stats',
+    `usage ${key.id}`,
+    `lookup ${key.key_prefix}`,
+    `lookup ${key.plain_key}`,
+  ]
+  for (const read of reads)
+    t.match(await runWith(as('latchkey_reader'), ...read.split(' ')), { code: 0 }, read)
+  for (const refused of ['migrate', `users delete ${user.id}`]) {
+    const { code, stderr } = await runWith(as('latchkey_reader'), ...refused.split(' '))
+    t.equal(code, 1, refused)
+    t.match(stderr, /permission denied.*check the grants/, refused)
+  }
 })
 
 t.test('what the service role may not do is refused', async (t) => {
