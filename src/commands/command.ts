@@ -54,6 +54,7 @@ export function command<O = unknown>(usage: string, definition: Definition<O>): 
     const both = [...words].find((word) => words.has(`no-${word}`))
     words.clear()
     if (both) throw new Error(`--${both} and --no-${both} contradict each other`)
+    requireUtf8([...made.args, ...Object.values(given)])
     const missing = requires.find((option) => !(option.attributeName() in (given as object)))
     if (missing) throw new Error(`${missing.long} is required; see latchkey ${pathOf(made)} --help`)
     if (made.args.some((arg) => arg.trim() === '')) throw new Error(`${pathOf(made)} needs ${args.join(' ')}`)
@@ -62,6 +63,12 @@ export function command<O = unknown>(usage: string, definition: Definition<O>): 
     if (result) print(result, given)
     if (result?.fault) throw new Error(result.fault)
   })
+}
+
+/** Node decodes bytes that are not UTF-8 as U+FFFD, which would make different ids equal. */
+export function requireUtf8(values: unknown[]): void {
+  const garbled = values.find((value) => typeof value === 'string' && value.includes('\ufffd'))
+  if (garbled !== undefined) throw new Error(`${garbled} is not UTF-8: use a terminal and files in UTF-8`)
 }
 
 export function group(name: string, summary: string, commands: Command[]): Command {

@@ -11,7 +11,7 @@ import { createLookup, keyIn } from '../ops/admin/find-anything.ts'
 import { type TokenFormat, tokenFormat } from '../rules/token.ts'
 import { adminKeyBody } from '../stores.ts'
 import { entriesTable } from './audit.ts'
-import { command, moment, operator, table, withStores } from './command.ts'
+import { command, moment, operator, requireUtf8, table, withStores } from './command.ts'
 
 /** The lines of a paste come faster than this. */
 const quietMs = 100
@@ -24,6 +24,7 @@ export const lookup = command('lookup <anything>', {
   async run({ config, args: [given = ''] }) {
     // An external id may have outer white space, but not the line break that ends it here.
     const query = given === '-' ? (await fromStdin()).replace(/\r?\n$/, '') : given
+    requireUtf8([query])
     const trimmed = query.trim()
     if (trimmed === '' || trimmed.length > lookupMaxLength)
       throw new Error(`lookup needs 1 to ${lookupMaxLength} characters`)

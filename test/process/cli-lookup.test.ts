@@ -122,6 +122,20 @@ t.test('characters that nothing can have are refused', async (t) => {
   }
 })
 
+t.test('what is not UTF-8 finds no one, and becomes no external id', async (t) => {
+  const latin1 = async (words: string, input = '') => {
+    const command = `printf '${input}' | '${process.execPath}' '${await builtCli()}' ${words}`
+    const child = spawn('bash', ['--norc', '-c', command], { env: { PATH: process.env.PATH, ...env } })
+    const [[code], stderr] = await Promise.all([once(child, 'close'), text(child.stderr)])
+    return { code, stderr }
+  }
+  const refused = { code: 1, stderr: /^latchkey: caf\ufffd is not UTF-8: [^\n]*\n$/ }
+  t.match(await latin1("users create --name x --external-id $'caf\\xe9'"), refused)
+  t.match(await latin1("users list --external-id $'caf\\xe9'"), refused)
+  t.match(await latin1("lookup $'caf\\xe9'"), refused)
+  t.match(await latin1('lookup -', 'caf\\xe9'), refused)
+})
+
 t.test('a prefix that is too short or too long says how long one is', async (t) => {
   for (const text of ['lk_', key.key_prefix.slice(0, -1)])
     t.match(await run('lookup', text), { code: 1, stderr: /nothing found.*; give all 10 characters.*\n$/ })
