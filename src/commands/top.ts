@@ -4,7 +4,7 @@ import type { Counters } from '../../schemas/counters.ts'
 import { countersBody } from '../ops/admin/counters-body.ts'
 import { createBoard } from '../ops/board.ts'
 import { printable } from '../rules/printable.ts'
-import type { RankBy } from '../stores.ts'
+import { type KeyStore, type RankBy, Unavailable } from '../stores.ts'
 import { command, moment, operator, table, withStores } from './command.ts'
 import { sort, topRows } from './options.ts'
 import { untilStopped } from './until-stopped.ts'
@@ -13,6 +13,8 @@ const redrawMs = 1000
 /** Prints what has been read by then: with very many keys, a scan takes longer. */
 const onceMsMax = 10_000
 const againMs = 100
+/** After this, a live table goes on without names and limits. */
+const namesMs = 1000
 const ctrlC = '\x03'
 
 interface Options {
@@ -31,11 +33,12 @@ export const top = command<Options>('top', {
         'top needs REDIS_URL: without it each process counts in its own memory. The admin API has the counts of one process at GET /admin/counters',
       )
     return withStores(config, async (stores) => {
-      const board = createBoard(stores)
+      // A dumb terminal, such as that of an editor, shows escape sequences as text.
+      const isLive = !json && process.stdout.isTTY && process.env.TERM !== 'dumb'
+      const board = createBoard({ ...stores, keys: isLive ? soon(stores.keys) : stores.keys })
       const read = async () => countersBody(await board.read('current', operator()), sort, limit)
       try {
-        // A dumb terminal, such as that of an editor, shows escape sequences as text.
-        if (json || !process.stdout.isTTY || process.env.TERM === 'dumb') {
+        if (!isLive) {
           const counters = await once(read)
           return { json: counters, lines: linesOf(counters) }
         }
@@ -45,6 +48,15 @@ export const top = command<Options>('top', {
         board.close()
       }
     })
+  },
+})
+
+const soon = ({ rank }: Pick<KeyStore, 'rank'>): Pick<KeyStore, 'rank'> => ({
+  rank(...args) {
+    const late = pause(namesMs, undefined, { ref: false }).then(() => {
+      throw new Unavailable(`no names in ${namesMs} ms`)
+    })
+    return Promise.race([rank(...args), late])
   },
 })
 
@@ -68,20 +80,29 @@ async function live(read: () => Promise<Counters>): Promise<void> {
       if ([...String(typed)].some((key) => ['q', 'Q', ctrlC].includes(key))) quit.abort()
     })
   }
+  const ended = new Promise<void>((resolve) => stopped.addEventListener('abort', () => resolve()))
   // Without line wrap: wide characters take two columns each.
   stdout.write('\x1b[?1049h\x1b[?7l\x1b[?25l')
   try {
-    while (!stopped.aborted) {
-      // A terminal that does not know its size has 0 rows.
-      const { rows, columns } = { rows: stdout.rows || 24, columns: stdout.columns || 80 }
-      const lines = linesOf(await read()).slice(0, rows - 1)
-      const fitting = lines.map((line) => [...printable(line)].slice(0, columns).join(''))
-      stdout.write(`\x1b[H${fitting.map((line) => `${line}\x1b[K`).join('\n')}\x1b[J`)
-      await pause(redrawMs, undefined, { signal: stopped }).catch(() => {})
-    }
+    // Not after the read in hand: it waits as long as the servers do.
+    await Promise.race([redraw(read, stopped), ended])
   } finally {
     stdout.write('\x1b[?25h\x1b[?7h\x1b[?1049l')
     if (stdin.isTTY) stdin.setRawMode(false).pause()
+  }
+}
+
+async function redraw(read: () => Promise<Counters>, stopped: AbortSignal): Promise<void> {
+  const { stdout } = process
+  for (;;) {
+    const counters = await read()
+    if (stopped.aborted) return
+    // A terminal that does not know its size has 0 rows.
+    const { rows, columns } = { rows: stdout.rows || 24, columns: stdout.columns || 80 }
+    const lines = linesOf(counters).slice(0, rows - 1)
+    const fitting = lines.map((line) => [...printable(line)].slice(0, columns).join(''))
+    stdout.write(`\x1b[H${fitting.map((line) => `${line}\x1b[K`).join('\n')}\x1b[J`)
+    await pause(redrawMs, undefined, { signal: stopped }).catch(() => {})
   }
 }
 

@@ -5,7 +5,7 @@ import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { sparkline } from '../../src/commands/usage.ts'
 import { makeCaller, startInstance } from '../instance.ts'
-import { openDatabase, useServices } from '../services/index.ts'
+import { openDatabase, startTcpProxy, useServices } from '../services/index.ts'
 import { processTree, send as signal } from '../services/processes.ts'
 import { builtCli } from './built.ts'
 import { type Env, externalEnv, fastClock, openCommandLine, runLatchkey } from './latchkey.ts'
@@ -77,6 +77,22 @@ else {
       t.ok(drawn.endsWith(`\x1b[?25h\x1b[?7h\x1b[?1049lended with 0\r\n${settings}`))
     }
   })
+
+  t.test(
+    'while Postgres hangs it goes on without names, and ends at once',
+    { skip: noTerminals },
+    async (t) => {
+      const proxy = await startTcpProxy(t, env.DATABASE_URL!)
+      const terminal = await onTerminal(t, { ...env, DATABASE_URL: proxy.url, TERM: 'xterm' }, 'top')
+      await until('it has drawn', () => terminal.shown.includes('minute '))
+      proxy.blackHole()
+      await until('it goes on', () => terminal.shown.includes('no names and limits'), 20_000)
+      const startMs = performance.now()
+      terminal.type('q')
+      t.equal((await terminal.ended).code, 0)
+      t.ok(performance.now() - startMs < 5000)
+    },
+  )
 
   t.test('on a dumb terminal it prints one table', { skip: noTerminals }, async (t) => {
     const terminal = await onTerminal(t, { ...env, TERM: 'dumb' }, 'top')
