@@ -8,7 +8,7 @@ import { Duplex } from 'node:stream'
 import { setTimeout as pause } from 'node:timers/promises'
 import postgres, { type Sql } from 'postgres'
 import { readAddress } from './address.ts'
-import { closed, dial, notPostgres } from './dial.ts'
+import { closed, dial, notPostgres, timedOut } from './dial.ts'
 import type { SslSettings } from './ssl.ts'
 
 /** How long to wait before retrying a server that did not answer, or the whole list of hosts. */
@@ -28,7 +28,7 @@ export interface Server {
   connect(options: ConnectOptions): Sql
   /**
    * Tries one host on a connection of its own, the next one at each call. If that host takes
-   * writes, new connections go there. False once the signal is aborted.
+   * writes, new connections go there. Rejects if it does not answer, or the signal is aborted.
    */
   findWritable(options: ConnectOptions, signal?: AbortSignal): Promise<boolean>
   /** A connection that we have closed counts until the server closes it too. */
@@ -104,16 +104,18 @@ export function postgresAt(databaseUrl: string, env: SslSettings = {}): Server {
       tried = (tried + 1) % hosts.length
       const index = tried
       const sql = connect(options, index)
+      const waitMs = options.connect_timeout * 1000
+      const late = pause(waitMs, undefined, { ref: false, ...(signal && { signal }) }).then(() => {
+        throw timedOut(waitMs)
+      })
       try {
         const [row] = await Promise.race([
           sql`select current_setting('transaction_read_only') = 'off' as is_writable`,
-          pause(options.connect_timeout * 1000, [], { ref: false, ...(signal && { signal }) }),
+          late,
         ])
-        if (!row?.is_writable) return false
+        if (!row!.is_writable) return false
         current = index
         return true
-      } catch {
-        return false
       } finally {
         sql.end({ timeout: 0 }).catch(() => {})
       }

@@ -2,7 +2,7 @@
 import { clockFinding, type Finding, withoutAddress } from '../rules/finding.ts'
 import { tallySecrets } from '../rules/key-hasher.ts'
 import { Unavailable } from '../stores.ts'
-import { adviceOn, grantsSection, primaryAdvice } from './faults.ts'
+import { adviceOn, describe, grantsSection, isServersFault, primaryAdvice } from './faults.ts'
 import { keysBySecret, usableKeys } from './hash-secrets.ts'
 import { compareSchema, countMissing, MigrationChanged, requireSearchPath } from './migrations.ts'
 import { createPool, type Query } from './pool.ts'
@@ -80,7 +80,9 @@ export async function examinePostgres(options: ExamineOptions): Promise<Finding[
   const findings: Finding[] = []
   let pool: ReturnType<typeof createPool>
   try {
-    const first = await writableFirst(url, { ssl, timeoutMs })
+    const first = await writableFirst(url, { ssl, timeoutMs }).catch((error) => {
+      throw isServersFault(error) ? new Unavailable(describe(error), { cause: error }) : error
+    })
     pool = createPool({ url: first, ssl, purpose: 'doctor', max: 1, timeoutMs })
   } catch (error) {
     return [unreachable(error as Error)]

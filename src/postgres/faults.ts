@@ -1,5 +1,7 @@
 /** What an error of Postgres or of its connection says: whose fault it is, and in which words. */
 
+import { NoConnection } from './dial.ts'
+
 /** SQLSTATE read_only_sql_transaction. */
 export const readOnlyFault = '25006'
 
@@ -78,4 +80,14 @@ export function adviceOn(error: unknown): string | null {
 /** Only its message tells: PgBouncer uses one SQLSTATE for most of its errors. */
 export function refusesParameter(error: unknown): boolean {
   return /unsupported startup parameter/.test(String((error as { message?: unknown }).message))
+}
+
+/**
+ * Waiting does not help: no usable Postgres, a wrong password or database name (SQLSTATE classes 28
+ * and 3D), a missing grant, or a pooler that refuses a parameter.
+ */
+export function isFinal(error: unknown): boolean {
+  if (error instanceof NoConnection) return error.isFinal
+  const code = String((error as { code?: unknown }).code)
+  return code === permissionFault || /^(28|3D)/.test(code) || refusesParameter(error)
 }

@@ -122,7 +122,7 @@ export function createPool(options: PoolOptions): Pool {
   async function findWritable() {
     nextSearchMs = Infinity
     const from = current
-    if (await server.findWritable(connectOptions)) renew(from)
+    if (await server.findWritable(connectOptions).catch(() => false)) renew(from)
     nextSearchMs = performance.now() + readOnlyRetryMs
   }
 

@@ -2,7 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Config } from '../config.ts'
 import { NoConnection } from '../postgres/dial.ts'
-import { describe, isServersFault, permissionFault, refusesParameter } from '../postgres/faults.ts'
+import { describe, isFinal, isServersFault } from '../postgres/faults.ts'
 import { type MigrationWait, migrate } from '../postgres/migrate.ts'
 import type { Migration } from '../postgres/migrations.ts'
 import { writableFirst } from '../postgres/writable-first.ts'
@@ -74,7 +74,7 @@ async function migrateWhenReady(
   for (let announced = false; ; announced = true) {
     try {
       const onWait = (whatFor: MigrationWait) => onProgress?.(waitingFor[whatFor])
-      const first = await writableFirst(url, { ssl, timeoutMs: timeoutMs / 2, signal })
+      const first = await writableFirst(url, { ssl, timeoutMs, signal })
       const mayLackPartitions = role === 'command' && !createsDatabase
       const applied = await migrate(first, { ssl, timeoutMs, signal, mayLackPartitions, onWait })
       return { url: first, applied }
@@ -87,16 +87,6 @@ async function migrateWhenReady(
       await pause(databaseRetryMs, undefined, signal && { signal })
     }
   }
-}
-
-/**
- * Waiting does not help: no usable Postgres, a wrong password or database name (SQLSTATE classes 28
- * and 3D), a missing grant, or a pooler that refuses a parameter.
- */
-function isFinal(error: unknown) {
-  if (error instanceof NoConnection) return error.isFinal
-  const code = String((error as { code?: unknown }).code)
-  return code === permissionFault || /^(28|3D)/.test(code) || refusesParameter(error)
 }
 
 /** Keeps the server's message and drops its address, user and statement. */

@@ -62,3 +62,17 @@ for (const habit of ['accepts and closes', 'accepts and says nothing'] as const)
     t.ok(port.accepted <= 8, `${port.accepted} connections`)
   })
 }
+
+t.test('of several hosts, each is said to be wrong, and waited for only while one may come', async (t) => {
+  const other = await atPort(t, 'speaks HTTP')
+  const notPostgres = new URL(other.port.url).port
+  const run = async (ports: (number | string)[], command: string) => {
+    const url = `postgres://several/x?host=127.0.0.1,127.0.0.1&port=${ports.join()}`
+    return runLatchkey(t, { ...other.env, DATABASE_URL: url }, command)
+  }
+  t.match((await run([notPostgres, notPostgres], 'serve')).stderr, lines['speaks HTTP'])
+  const both = 'host 1: cannot be reached (ECONNREFUSED); host 2: what answers there is not Postgres'
+  const { stderr } = await run([1, notPostgres], 'migrate')
+  t.equal(stderr, `latchkey: the Postgres of DATABASE_URL: ${both}\n`)
+  t.match((await run([1, notPostgres], 'doctor')).stdout, `${both}\n        Check DATABASE_URL`)
+})
