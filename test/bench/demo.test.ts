@@ -76,6 +76,15 @@ t.test('Ctrl-C during the start leaves nothing either', async (t) => {
   await demo.endsWith(0, stopped)
 })
 
+t.test('SIGTERM to npm, which passes it to its shell only, leaves nothing either', async (t) => {
+  const env = { PATH: process.env.PATH, npm_lifecycle_event: 'demo' }
+  const demo = await startProgram(t, ['demo/demo.js', '; true'], env, { shell: true })
+  const url = await demo.printed(/Service +(http:\S+)/)
+  demo.signal('SIGTERM')
+  await until('it has stopped', async () => !(await accepts(Number(new URL(url).port))))
+  await until('no file is left', async () => (await demo.files()).length === 0)
+})
+
 t.test('output that nobody reads any more stops it, as in `npm run demo | head`', async (t) => {
   const demo = await startDemo(t, { PATH: process.env.PATH })
   await demo.printed(/Starting/)

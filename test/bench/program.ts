@@ -14,10 +14,12 @@ export async function startProgram(
   t: Test,
   [name, ...args]: [string, ...string[]],
   env: Record<string, string | undefined>,
+  { shell = false } = {},
 ) {
   const folder = await aFolder(t)
   const child = spawn(process.execPath, [join(bench, name), ...args], {
     detached: true,
+    shell,
     env: { ...env, TMPDIR: folder },
   })
   let output = ''
