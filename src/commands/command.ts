@@ -49,6 +49,7 @@ export function command<O = unknown>(usage: string, definition: Definition<O>): 
   made.option('--json', 'print one JSON value')
   made.addHelpText('after', `\nExample:\n  latchkey ${example}`)
   return made.action(async () => {
+    requireValues(made, process.argv.slice(2))
     const given = made.opts<O & { json?: true }>()
     // Given both, commander would use the last one.
     const both = [...words].find((word) => words.has(`no-${word}`))
@@ -63,6 +64,17 @@ export function command<O = unknown>(usage: string, definition: Definition<O>): 
     if (result) print(result, given)
     if (result?.fault) throw new Error(result.fault)
   })
+}
+
+/** Commander takes the next option for a value that was forgotten. */
+function requireValues({ options }: Command, words: string[]): void {
+  const own = ['-h', '--help', ...options.map(({ long }) => long)]
+  for (let i = 0; i < words.length && words[i] !== '--'; i++) {
+    if (!options.some(({ long, required }) => required && long === words[i])) continue
+    const [name, value] = [words[i], words[++i]!]
+    if (own.includes(value))
+      throw new Error(`${name} needs a value; if it is ${value}, write ${name}=${value}`)
+  }
 }
 
 /** Node decodes bytes that are not UTF-8 as U+FFFD, which would make different ids equal. */

@@ -57,6 +57,8 @@ t.test('a command that is written wrongly, or names an absent id, is refused in 
     [['users', 'list', 'again', '--json'], /too many arguments for 'list'/],
     [['users', 'create', '--json'], /--name/],
     [['users', 'create', '--name', ' \t '], /--name/],
+    [['users', 'create', '--name', '--json'], /--name needs a value; if it is --json, write --name=--json/],
+    [['users', 'create', '--name', 'x', '--external-id', '--help'], /--external-id needs a value/],
     [['users', 'delete'], /missing required argument 'usr_…'/],
     [['users', 'delete', ''], /needs <usr_…>/],
     [['users', 'create', '--nmae', 'x'], /Did you mean --name/],
