@@ -150,8 +150,11 @@ const update = command<Settings & { name?: string }>('update <apk_…>', {
       throw new Error('keys update needs --name, --rate-limit-rpm, --expires-at or --no-expires-at')
     if (name !== undefined) checkLabel('--name', name, config)
     if (rateLimitRpm !== undefined) checkRateLimit(rateLimitRpm, config)
-    const changed = await withStores(config, ({ keys }) => keys.change(id, null, change, actor()))
-    if (changed.ok) return show(changed.key)
+    const { changed, deleted } = await withStores(config, async ({ keys, users }) => {
+      const changed = await keys.change(id, null, change, actor())
+      return { changed, deleted: await deletedOwners(users, changed.ok ? [changed.key] : []) }
+    })
+    if (changed.ok) return show(changed.key, deleted.has(changed.key.userId))
     if (changed.reason === 'expires_in_past') throw expiresInPast(changed)
     throw changed.reason === 'absent' ? noKey(id) : notActive(id)
   },

@@ -105,6 +105,7 @@ t.test('on given servers beside a running service', async (t) => {
     await run('users', 'delete', user.id)
     for (const words of [
       ['get', id],
+      ['update', id, '--name', 'y'],
       ['list', '--user', user.id],
       ['list', '--prefix', key_prefix],
     ])
