@@ -58,7 +58,9 @@ const timeoutMsMax = 2 ** 31 - 1
 const visibleAscii = /^[\x21-\x7e]+$/
 
 export function createSend(token: string, options: ClientOptions): Send {
-  const { timeoutMs, retries = 2, retryAfterMaxS = 60 } = options
+  const { retries = 2, retryAfterMaxS = 60 } = options
+  // AbortSignal.timeout takes no fraction.
+  const timeoutMs = options.timeoutMs && Math.ceil(options.timeoutMs)
   const fetchNow = options.fetch ?? ((url, init) => fetch(url, init))
   const base = baseOf(options.baseUrl)
   if (timeoutMs !== undefined && !(timeoutMs > 0 && timeoutMs <= timeoutMsMax))

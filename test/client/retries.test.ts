@@ -315,6 +315,12 @@ t.test('a time limit that timers do not take is refused', async (t) => {
   createClient({ ...options, timeoutMs: 2 ** 31 - 1 })
 })
 
+t.test('a time limit with a fraction is rounded up', async () => {
+  const fetch = async () => Response.json({ key_id: 'apk_1' })
+  const options = { baseUrl: 'http://latchkey.test', key: 'lk_1', fetch, retries: 0 }
+  for (const timeoutMs of [0.5, 1000.5]) await createClient({ ...options, timeoutMs }).verify()
+})
+
 t.test('a list that is not the service’s is an error, not the same page for ever', async (t) => {
   for (const body of [
     {},
