@@ -33,7 +33,7 @@ export const ended = main().catch((error: Error & { suggestion?: string }) => {
   const { message, suggestion } = error
   const text = suggestion ? `${message} ${suggestion}` : message
   // Someone may have typed a key where an id or a command belongs.
-  process.stderr.write(`latchkey: ${printable(redactAnyToken(text).replaceAll(/\s*\n\s*/g, '; '))}\n`)
+  const line = `latchkey: ${printable(redactAnyToken(text).replaceAll(/\s*\n\s*/g, '; '))}\n`
   // What a pipe has not taken yet would be lost.
-  process.stdout.write('', () => process.exit(1))
+  process.stderr.write(line, () => process.stdout.write('', () => process.exit(1)))
 })

@@ -130,6 +130,14 @@ t.test('a command that is written wrongly, or names an absent id, is refused in 
   for (const [words, why] of cases) failed(t, await run(...words), words, why)
 })
 
+t.test('an error that is longer than a pipe holds is written to its end', async (t) => {
+  const word = 'x'.repeat(120_000)
+  const command = `'${process.execPath}' '${await builtCli()}' ${word} 2>&1 | { sleep 1; wc -c; }`
+  const shell = spawn('bash', ['--norc', '-c', 'eval "$(cat)"'], { env: { PATH: process.env.PATH } })
+  shell.stdin.end(command)
+  t.ok(Number(await text(shell.stdout)) > word.length)
+})
+
 t.test('a Node that cannot run it gets one line that says so', async (t) => {
   const pretend = join(await aFolder(t), 'old.cjs')
   const versions = (node: string) =>

@@ -18,8 +18,9 @@ function run({ words, env }) {
   Object.assign(process.env, env)
   const ended = { code: 0, signal: null, stdout: '', stderr: '' }
   return new Promise((resolve) => {
-    process.stderr.write = (text) => {
+    process.stderr.write = (text, written) => {
       ended.stderr += text
+      written?.()
       return true
     }
     process.stdout.write = (text, written) => {
