@@ -132,15 +132,16 @@ const sentence = (phrase: string) => `${phrase[0]!.toUpperCase()}${phrase.slice(
 const reasonOf = (error: Error) =>
   withoutAddress(error.message.replace('Postgres (doctor): ', '').replace(`; ${serversAdvice(error)}`, ''))
 
-/** SQLSTATE class 28: refused to log in; 3D: no such database. */
-function connectionAdvice({ cause }: Error): string | null {
-  const { code = '', message = '' } = (cause ?? {}) as { code?: string; message?: string }
+const tlsAdvice = 'See "TLS to Postgres" in docs/operations.md.'
+
+/** SQLSTATE class 28: refused to log in; 3D: no such database. Without a cause, a setting is invalid. */
+function connectionAdvice(error: Error): string | null {
+  const { code = '', message = '' } = (error.cause ?? {}) as { code?: string; message?: string }
+  if (!error.cause && /ssl(mode|rootcert|cert|key|negotiation)/i.test(error.message)) return tlsAdvice
   if (code.startsWith('28'))
     return 'Check the user and the password in DATABASE_URL, and pg_hba.conf of the server.'
   if (code.startsWith('3D')) return 'Check the name of the database in DATABASE_URL.'
-  return code === 'CONNECT_UNUSABLE' && /TLS|certificate/.test(message)
-    ? 'See "TLS to Postgres" in docs/operations.md.'
-    : null
+  return code === 'CONNECT_UNUSABLE' && /TLS|certificate/.test(message) ? tlsAdvice : null
 }
 
 const unreachable = (error: Error): Finding => ({

@@ -69,6 +69,9 @@ const fullFault = '53300'
 export function adviceOn(error: unknown): string | null {
   const { code, message } = error as { code?: unknown; message?: string }
   if (code === readOnlyFault) return `this server takes no writes: ${primaryAdvice}`
+  const refused = /^permission denied to set parameter (".*")/.exec(String(message))?.[1]
+  if (refused !== undefined)
+    return `the URL has the parameter ${refused}, which this role may not set: remove it`
   if (code === permissionFault) return `check the grants: ${grantsSection}`
   if (code === fullFault) return 'raise that limit: see "Postgres" in docs/operations.md'
   const unknown = /^unrecognized configuration parameter (".*")/.exec(String(message))?.[1]

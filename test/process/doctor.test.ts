@@ -102,6 +102,17 @@ t.test('each fault of Postgres is found, and comes with advice', async (t) => {
   })
   await sql`drop schema postgres`
 
+  const adviceOf = async (more: Env) =>
+    (await examine(readConfig({ ...env, ...more }))).find(({ about }) => about === 'Postgres')?.advice
+  for (const more of [
+    { PGSSLMODE: 'bogus' },
+    { PGSSLMODE: 'verify-full', PGSSLROOTCERT: '/nowhere' },
+    { DATABASE_URL: `${server.url}?sslmode=require&sslmode=disable` },
+  ])
+    t.match(await adviceOf(more), /"TLS to Postgres"/)
+  const setting = { DATABASE_URL: `${asService.DATABASE_URL}?zero_damaged_pages=on` }
+  t.match(await adviceOf(setting), /"zero_damaged_pages", which this role may not set: remove it/)
+
   await sql`create database other encoding 'SQL_ASCII' locale 'C' template template0`
   const other = server.url.replace(/\w+$/, 'other')
   t.match(await faultsOf(t, { ...env, DATABASE_URL: other }), ['Postgres: encoding SQL_ASCII'])
@@ -151,7 +162,7 @@ t.test('each fault of Postgres is found, and comes with advice', async (t) => {
   const unusable = await examine(readConfig({ ...env, PGSSLROOTCERT: '/x' }))
   t.match(unusable[0], {
     found: /^PGSSLROOTCERT needs an sslmode/,
-    advice: 'See "Postgres" in docs/operations.md.',
+    advice: 'See "TLS to Postgres" in docs/operations.md.',
   })
 
   const pooler = await startOddPort(t, 'refuses a parameter, as PgBouncer does')
