@@ -260,6 +260,10 @@ async function partitions(sql: Query): Promise<Finding> {
 async function secrets(sql: Query, options: ExamineOptions): Promise<Finding> {
   const about = 'hash secret'
   const { usable, previous, other } = tallySecrets(await keysBySecret(sql), options)
+  if (other > 0 && options.secretId === null) {
+    const found = 'hash-secret in DATA_DIR is missing, and every key in the database was made under it'
+    return { about, state: 'wrong', found, advice: 'Restore it, or set HASH_SECRET to its content.' }
+  }
   if (other > 0) {
     const found = `${other} of ${usable} usable keys were made under another secret, and are refused`
     const advice = 'Set HASH_SECRET (or HASH_SECRET_PREVIOUS) to the secret they were made under.'

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import t, { type Test } from 'tap'
 import { readConfig } from '../../src/config.ts'
+import { examinePostgres } from '../../src/postgres/examine.ts'
 import { migrate } from '../../src/postgres/migrate.ts'
 import { examineRedis, settings } from '../../src/redis/examine.ts'
 import { examine } from '../../src/wiring/examine.ts'
@@ -112,6 +113,12 @@ t.test('each fault of Postgres is found, and comes with advice', async (t) => {
     t.match(await adviceOf(more), /"TLS to Postgres"/)
   const setting = { DATABASE_URL: `${asService.DATABASE_URL}?zero_damaged_pages=on` }
   t.match(await adviceOf(setting), /"zero_damaged_pages", which this role may not set: remove it/)
+  const secretless = { secretId: null, previousSecretId: null, tokenPrefix: 'lk' }
+  const found = await examinePostgres({ url: server.url, ssl: {}, ...secretless })
+  t.match(
+    found.find(({ about }) => about === 'hash secret'),
+    { state: 'wrong', found: /hash-secret .* is missing/, advice: /^Restore it/ },
+  )
 
   await sql`create database other encoding 'SQL_ASCII' locale 'C' template template0`
   const other = server.url.replace(/\w+$/, 'other')
