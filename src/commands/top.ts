@@ -123,10 +123,10 @@ function linesOf({ minute, as_of, source, complete, scanned, fault, named, keys 
     ...(complete ? [] : ['not all are read yet']),
     ...(source === 'redis'
       ? []
-      : [`the counters of a Redis server cannot be read (${fault ?? 'down'}): its keys are missing here`]),
+      : [`${fault ?? 'down'}: the keys of a Redis server are missing here, since it cannot be read`]),
     ...(named ? [] : ['Postgres is down: no names and limits']),
   ]
   const about = `minute ${moment(minute)}  as of ${moment(as_of)}  ${scanned} ${scanned === 1 ? 'key' : 'keys'}`
-  // The notes get a line of their own: at 80 columns, a longer one would be cut off.
-  return [about, notes.join('; '), ...table(head, rows)]
+  // A line for each note: at 80 columns, a longer one would be cut off.
+  return [about, ...(notes.length > 0 ? notes : ['']), ...table(head, rows)]
 }
