@@ -5,12 +5,22 @@ import { tokenFormat } from '../rules/token.ts'
 import type { AuditEntry, AuditEvent, AuditFilter, AuditLog, RefusalCounts } from '../stores.ts'
 import { command, group, moment, noKey, noUser, print, type Readers, table, withReaders } from './command.ts'
 import { followAudit } from './follow.ts'
-import { aboutUser, event, follow, key, limit, reason, rows, since, type Time, until } from './options.ts'
+import {
+  aboutUser,
+  event,
+  follow,
+  followLimitDefault,
+  key,
+  limit,
+  listLimitDefault,
+  reason,
+  rows,
+  since,
+  statsSince,
+  type Time,
+  until,
+} from './options.ts'
 
-const listLimitDefault = 100
-/** Entries shown before the first new one. */
-const followLimitDefault = 10
-const statsLimitDefault = 10
 const statsSpanS = 3600
 
 interface Filter {
@@ -119,11 +129,11 @@ async function followList(config: Config, options: Filter): Promise<undefined> {
   })
 }
 
-const stats = command<Pick<Filter, 'since' | 'until' | 'limit'>>('stats', {
+const stats = command<Pick<Filter, 'since' | 'until'> & { limit: number }>('stats', {
   summary: 'count refusals by reason, by key and by address',
   example: 'audit stats --since 1h',
-  options: [since, until, rows],
-  async run({ config, options: { limit = statsLimitDefault, ...options } }) {
+  options: [statsSince, until, rows],
+  async run({ config, options: { limit, ...options } }) {
     const { since, until, reasons, keys, addresses } = await withReaders(config, async ({ audit }) => {
       const hourBefore: Time = (nowS) => (options.until?.(nowS) ?? nowS) - statsSpanS
       const asked = await spanOf(audit, { since: hourBefore, ...options })

@@ -31,12 +31,14 @@ interface Definition<O> {
   example: string
   requires?: Option[]
   options?: Option[]
+  /** The command prints no result, so it takes no --json. */
+  hasResult?: false
   run(call: Call<O>): Promise<Result | undefined>
 }
 
 /** `usage`: the name and the arguments, such as `get <apk_…>`. */
 export function command<O = unknown>(usage: string, definition: Definition<O>): Command {
-  const { summary, example, requires = [], options = [], run } = definition
+  const { summary, example, requires = [], options = [], hasResult = true, run } = definition
   const [name, ...args] = usage.split(' ')
   const made = strict(new Command(name)).description(summary)
   for (const arg of args) made.argument(arg)
@@ -46,7 +48,7 @@ export function command<O = unknown>(usage: string, definition: Definition<O>): 
   const words = new Set<string>()
   for (const option of options)
     made.addOption(option).on(`option:${option.name()}`, () => words.add(option.name()))
-  made.option('--json', 'print one JSON value')
+  if (hasResult) made.option('--json', 'print one JSON value')
   made.addHelpText('after', `\nExample:\n  latchkey ${example}`)
   return made.action(async () => {
     requireValues(made, process.argv.slice(2))

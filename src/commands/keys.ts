@@ -23,6 +23,7 @@ import {
   expiresAt,
   expiresIn,
   name,
+  newRateLimitRpm,
   noExpiry,
   prefix,
   rateLimitRpm,
@@ -75,7 +76,7 @@ const create = command<Settings & { user: string; name: string; json?: true }>('
   summary: 'create a key and print it, once',
   example: 'keys create --user usr_0mwpeo45t00000l0hjaqcx0kw6 --name ci --rate-limit-rpm 600',
   requires: [user, name],
-  options: [rateLimitRpm, expiresAt],
+  options: [newRateLimitRpm, expiresAt],
   async run({ config, options }) {
     const { user: userId, name, rateLimitRpm = config.defaultRateLimitRpm, expiresAt } = options
     checkLabel('--name', name, config)

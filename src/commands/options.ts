@@ -47,6 +47,11 @@ export const noExternalId = option('--no-external-id', 'remove the external id')
 export const revoke = option('--revoke', 'revoke the keys that are found')
 export const user = option('--user <usr_…>', 'the owner of the key')
 export const rateLimitRpm = number('--rate-limit-rpm <n>', 'allowed requests per minute', rateLimitMax)
+export const newRateLimitRpm = number(
+  '--rate-limit-rpm <n>',
+  'allowed requests per minute (default: DEFAULT_RATE_LIMIT_RPM)',
+  rateLimitMax,
+)
 /** Throws an error where the operator allows less. */
 export function checkRateLimit(rpm: number, { maxRateLimitRpm }: Pick<Config, 'maxRateLimitRpm'>): void {
   if (rpm > maxRateLimitRpm)
@@ -69,10 +74,10 @@ export const key = option('--key <apk_…>', 'only entries about this key')
 export const aboutUser = option('--user <usr_…>', 'only entries about this user')
 export const reason = oneOf('--reason <reason>', 'only refusals with this reason', auditReasons)
 export const event = oneOf('--event <event>', 'only entries of this kind', auditEvents)
-export const since = time(
-  '--since <time>',
-  'from this time on: Unix seconds, an ISO 8601 date (UTC unless it has a zone), or an age (15m, 6h)',
-)
+const sinceText =
+  'from this time on: Unix seconds, an ISO 8601 date (UTC unless it has a zone), or an age (15m, 6h)'
+export const since = time('--since <time>', sinceText)
+export const statsSince = time('--since <time>', `${sinceText} (default: an hour before --until or now)`)
 export const until = time('--until <time>', 'before this time; same formats as --since')
 export const workers = option(
   '--workers <n>',
@@ -87,11 +92,18 @@ export const rows = number(
   '--limit <n>',
   'maximum number of keys and of addresses; all reasons are shown',
   1000,
-)
-export const topRows = number('--limit <n>', 'maximum number of keys', listLimitMax)
+).default(10)
+export const topRows = number('--limit <n>', 'maximum number of keys', listLimitMax).default(20)
 export const sort = oneOf('--sort <order>', 'by requests, or by their share of the limit', ['used', 'share'])
 export const step = oneOf('--step <step>', 'the length of a step; default minute', usageSteps)
-export const limit = number('--limit <n>', 'maximum number of entries, newest first', auditLimitMax)
+export const listLimitDefault = 100
+/** Entries shown before the first new one. */
+export const followLimitDefault = 10
+export const limit = number(
+  '--limit <n>',
+  `maximum number of entries, newest first (default: ${listLimitDefault}, or ${followLimitDefault} with --follow)`,
+  auditLimitMax,
+)
 
 const unitS = { s: 1, m: 60, h: 3600, d: 86_400 }
 

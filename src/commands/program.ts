@@ -9,6 +9,7 @@ const serve = command<Partial<Pick<Config, 'workers'>>>('serve', {
   summary: 'run the service',
   example: 'serve',
   options: [workers],
+  hasResult: false,
   run: async ({ config, options }) => (await import('./serve.ts')).serve({ ...config, ...options }),
 })
 

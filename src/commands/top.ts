@@ -19,7 +19,7 @@ const ctrlC = '\x03'
 
 interface Options {
   sort?: RankBy
-  limit?: number
+  limit: number
   json?: true
 }
 
@@ -27,7 +27,7 @@ export const top = command<Options>('top', {
   summary: 'show the busiest keys of this minute; live on a terminal, else once',
   example: 'top --sort share',
   options: [sort, topRows],
-  async run({ config, options: { sort = 'used', limit = 20, json } }) {
+  async run({ config, options: { sort = 'used', limit, json } }) {
     if (config.redis === null)
       throw new Error(
         'top needs REDIS_URL: without it each process counts in its own memory. The admin API has the counts of one process at GET /admin/counters',

@@ -13,18 +13,35 @@ const run = promisify(execFile)
 /** Nothing here needs a configuration. */
 const commandLine = await openCommandLine(t, { DATABASE_URL: 'nonsense' })
 
-t.test('every command has help with one line, an example that it understands, and --json', async (t) => {
-  for (const leaf of leavesOf(await program())) {
-    const path = pathOf(leaf)
-    const { code, stdout, stderr } = await commandLine.run(...path.split(' '), '--help')
-    t.strictSame([code, stderr], [0, ''], path)
-    t.match(stdout, /^Usage: latchkey .*\n\n\S.*/, path)
-    t.match(stdout, '--json')
-    const [, example = ''] = /Example:\n {2}latchkey (.*)\n$/.exec(stdout) ?? []
-    t.ok(example.startsWith(path), path)
-    for (const [option] of example.matchAll(/--[a-z-]+/g)) t.match(stdout.split('Example:')[0], `  ${option}`)
+t.test(
+  'every command has help with one line, an example that it understands, and --json if it prints a result',
+  async (t) => {
+    for (const leaf of leavesOf(await program())) {
+      const path = pathOf(leaf)
+      const { code, stdout, stderr } = await commandLine.run(...path.split(' '), '--help')
+      t.strictSame([code, stderr], [0, ''], path)
+      t.match(stdout, /^Usage: latchkey .*\n\n\S.*/, path)
+      t.equal(stdout.includes('--json'), path !== 'serve', path)
+      const [, example = ''] = /Example:\n {2}latchkey (.*)\n$/.exec(stdout) ?? []
+      t.ok(example.startsWith(path), path)
+      for (const [option] of example.matchAll(/--[a-z-]+/g))
+        t.match(stdout.split('Example:')[0], `  ${option}`)
+    }
+    t.match((await commandLine.run('keys')).stdout, /keys rehash-status/, 'a group alone shows its commands')
+  },
+)
+
+t.test('help says what is used where an option is left out', async (t) => {
+  const defaults: [words: string, text: RegExp][] = [
+    ['audit list', /--limit .*\(default: 100, or 10 with --follow\)/],
+    ['audit stats', /--since .*\(default: an hour before .*--limit .*\(default: 10\)/],
+    ['top', /--limit .*\(default: 20\)/],
+    ['keys create', /--rate-limit-rpm .*\(default: DEFAULT_RATE_LIMIT_RPM\)/],
+  ]
+  for (const [words, text] of defaults) {
+    const { stdout } = await commandLine.run(...words.split(' '), '--help')
+    t.match(stdout.replaceAll(/\s+/g, ' '), text)
   }
-  t.match((await commandLine.run('keys')).stdout, /keys rehash-status/, 'a group alone shows its commands')
 })
 
 t.test('help and completion need no configuration', async (t) => {
