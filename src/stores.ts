@@ -41,6 +41,8 @@ export interface Outage {
   cause: OutageCause
   /** The server's or the system's message. Contains no credential. */
   reason: string
+  /** host:port, if it is one of a cluster. */
+  server?: string
 }
 
 /** The reply of one script call, shared by all requests that it counted. */

@@ -167,7 +167,10 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
 
   return {
     mode: () => ([...shards.values()].every(({ server }) => server.mode === 'shared') ? 'shared' : 'local'),
-    outages: () => [...shards.values()].flatMap(({ server }) => server.outage ?? []),
+    outages: () =>
+      [...shards].flatMap(([name, { server }]) =>
+        server.outage === null ? [] : name === '' ? server.outage : { ...server.outage, server: name },
+      ),
     hit: (keyId, onCounted) => shardOf(keyId).hit(keyId, onCounted),
     async raise(versions) {
       const startMs = performance.now()

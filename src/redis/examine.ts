@@ -76,16 +76,18 @@ const unknownScript = '0'.repeat(40)
  * call of a script on a connection is an EVAL, and a cluster demands ASKING only while a slot moves.
  */
 async function refusals(client: Redis | Cluster, nodes: Redis[]): Promise<Outage[]> {
-  const tries = nodes.flatMap((node) => [
-    node.evalsha(unknownScript, 0),
-    ...(client instanceof Cluster ? [node.asking()] : []),
-  ])
-  const tried = tries.map((one) => withTimeout(one, patientTimeoutMs).then(() => null, outageOf))
+  const isCluster = client instanceof Cluster
+  const tried = nodes.flatMap((node) => {
+    const tries = [node.evalsha(unknownScript, 0), ...(isCluster ? [node.asking()] : [])]
+    const { host, port } = node.options
+    const named = (error: Error) => ({ ...outageOf(error), ...(isCluster && { server: `${host}:${port}` }) })
+    return tries.map((one) => withTimeout(one, patientTimeoutMs).then(() => null, named))
+  })
   return (await Promise.all(tried)).filter((outage): outage is Outage => outage?.cause === 'no_permission')
 }
 
-const outageFinding = ({ cause, reason }: Outage): Finding => ({
-  about: 'Redis',
+const outageFinding = ({ cause, reason, server }: Outage): Finding => ({
+  about: server === undefined ? 'Redis' : `Redis ${server}`,
   state: 'wrong',
   found: withoutAddress(reason),
   advice:

@@ -352,7 +352,13 @@ t.test('each master of a Redis Cluster is examined, also where REDIS_URL names o
   }
   t.strictSame(await wrongAs('service'), [], 'the documented permissions are enough')
   const lacksAsking = { about: 'Redis', found: /asking/i, advice: /"Permissions"/ }
-  t.match(await wrongAs('lacking'), [lacksAsking, lacksAsking], 'on each node')
+  const lacking = await wrongAs('lacking')
+  t.match(lacking, [lacksAsking, lacksAsking], 'on each node')
+  t.strictSame(new Set(lacking.map(({ about }) => about)), new Set(where.map((node) => `Redis${node}`)))
+  const without = new Redis(cluster.nodes[1]!.port)
+  t.teardown(() => without.disconnect())
+  await without.call('ACL', 'SETUSER', 'service', '-eval', '-evalsha')
+  t.match(await wrongAs('service'), [{ about: `Redis${where[1]}`, found: /eval/i }])
   // A single server must write a probe, whose slot is on the first node.
   const lonely = /^is a node of a cluster, but REDIS_URL has only one URL$/
   t.match((await findingsAt(cluster.urls[0]!)).at(-1), { state: 'wrong', found: lonely })
