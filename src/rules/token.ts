@@ -20,7 +20,10 @@ export interface TokenFormat {
   hasShape(token: string): boolean
   /** Whether a token has the shape and a valid checksum. It may never have been minted. */
   isWellFormed(token: string): boolean
-  /** The first well-formed token in a text, which may lack its prefix there. */
+  /**
+   * The first well-formed token in a text, which may lack its prefix there, or have percent-encoded
+   * characters.
+   */
   firstIn(text: string): string | null
   isIn(text: string): boolean
   /**
@@ -47,6 +50,10 @@ const withoutPrefix = new RegExp(
   'g',
 )
 
+/** Also what proxies have encoded again (`%255f`). */
+const encoded = /%(?:25)*([0-9A-Fa-f]{2})/g
+const decoded = (_: string, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))
+
 export function tokenFormat(prefix: string): TokenFormat {
   const start = `${prefix}_`
   const length = start.length + randomLength + checksumLength
@@ -62,7 +69,7 @@ export function tokenFormat(prefix: string): TokenFormat {
 
   const isRest = (text: string) => isWellFormed(start + text)
 
-  function firstIn(text: string): string | null {
+  function firstPlain(text: string): string | null {
     for (let at = text.indexOf(start); at >= 0; at = text.indexOf(start, at + 1)) {
       const token = text.slice(at, at + length)
       if (isWellFormed(token)) return token
@@ -70,6 +77,8 @@ export function tokenFormat(prefix: string): TokenFormat {
     const rest = text.match(withoutPrefix)?.find(isRest)
     return rest === undefined ? null : start + rest
   }
+
+  const firstIn = (text: string) => firstPlain(text) ?? firstPlain(text.replaceAll(encoded, decoded))
 
   return {
     prefix,

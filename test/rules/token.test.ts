@@ -65,6 +65,8 @@ t.test('a token is found anywhere in a text, also behind what only begins like o
     `${broken} ${token}`,
     token.slice(3),
     `without its prefix: ${token.slice(3)}.`,
+    `?key=${token.replace('_', '%5F')}`,
+    `${token.replace('_', '%255f')}&`,
   ])
     t.equal(lk.firstIn(text), token, text)
   const others = [broken, token.slice(0, -1), tokenFormat('xy').mint(), broken.slice(3), `x${token.slice(3)}`]
