@@ -153,9 +153,9 @@ export interface Counter {
   mayLackCounts(minute: number): boolean
   /**
    * Only where counts end with the process: continues from the counts that an earlier one stored,
-   * before the first hit.
+   * before the first hit. `isCut`: it may have counted more.
    */
-  restore?(minute: number, counts: KeyCount[]): void
+  restore?(minute: number, counts: KeyCount[], isCut: boolean): void
   /**
    * shared: one count for all instances. local: the shared store, or part of it, is down, and this
    * instance counts in its place. memory: there is no shared store.

@@ -22,6 +22,8 @@ export interface MemoryCounterOptions {
 
 export function createMemoryCounter(options: MemoryCounterOptions = {}): Counter {
   const { alone = true, counts = createMinuteCounts(), now = Date.now } = options
+  /** An earlier process ended in this minute without storing what it had counted. */
+  let cutMinute: number | null = null
   const versions = new Map<string, { version: number; untilMonoMs: number }>()
 
   function prune(monoMs: number) {
@@ -67,8 +69,9 @@ export function createMemoryCounter(options: MemoryCounterOptions = {}): Counter
     known: counts.of,
     now: async () => now(),
     takeHits: counts.takeHits,
-    mayLackCounts: () => false,
-    restore(minute, stored) {
+    mayLackCounts: (minute) => minute === cutMinute,
+    restore(minute, stored, isCut) {
+      if (isCut) cutMinute = minute
       for (const { keyId, count } of stored) counts.add(keyId, minute, count)
       counts.takeHits(minute)
     },

@@ -233,7 +233,7 @@ export function createCollector(options: CollectorOptions): Collector {
     const minute = minuteOf(await now())
     doneThrough = minute - 1
     const { counts, isCut } = await usage.resume(minute)
-    counter.restore(minute, counts)
+    counter.restore(minute, counts, isCut)
     if (isCut) lostMinute = minute
   }
 

@@ -93,3 +93,11 @@ t.test('a full minute sheds new keys, counts known ones on, and leaves the next 
   t.equal(count('apk_3'), true, 'the next minute has room')
   t.strictSame(numbers, [1, 1, 2, 1])
 })
+
+t.test('a minute in which an earlier process was killed may lack counts, and no other', async (t) => {
+  const counter = createMemoryCounter()
+  counter.restore!(7, [{ keyId: 'apk_1', count: 3 }], false)
+  t.equal(counter.mayLackCounts(7), false)
+  counter.restore!(8, [], true)
+  t.strictSame([7, 8, 9].map(counter.mayLackCounts), [false, true, false])
+})
