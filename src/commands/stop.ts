@@ -48,9 +48,9 @@ export function stopOnSignal(log: Log, close: () => Promise<void>): Stop {
 }
 
 /**
- * npm passes a signal to its shell only: without this the service would outlive `npm start`, and the demo `npm run demo`. The
- * signal may also reach the service itself, and a second one would cut the stop short. So wait one
- * interval for it before sending ours.
+ * npm passes a signal to its shell only: without this the service would outlive `npm start`, and the
+ * demo `npm run demo`. The signal may also reach the process itself, and a second one would cut the
+ * stop short. So wait one interval for it before sending ours.
  */
 export function stopWithParent(stopping: AbortSignal) {
   const parent = process.ppid

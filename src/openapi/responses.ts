@@ -91,8 +91,8 @@ export function byStatus(codes: readonly ErrorCode[]): Map<number, ErrorCode[]> 
 }
 
 /**
- * One example for each code. `member`: of the request, as `param`. `usual`: what the listener sets on each response, once the request has
- * come far enough.
+ * One example for each code. `member`: of the request, as `param`. `usual`: what the listener sets on
+ * each response, once the request has come far enough.
  */
 export function errorResponse(
   codes: readonly ErrorCode[],
