@@ -39,11 +39,7 @@ t.test('a token begins a session, which opens the admin API under the name of it
   t.strictSame(flags.sort(), ['Max-Age=43200', ...attributes.split('; ')].sort())
   const overHttps = await logIn(ada, { origin: url.replace('http:', 'https:') })
   t.match(overHttps.headers.get('set-cookie'), /; Secure(;|$)/)
-  for (const [length, code] of [
-    [4096, 'operator_unauthorized'],
-    [4097, 'invalid_parameter'],
-  ] as const)
-    expectError(t, await logIn('x'.repeat(length)), code, 'token')
+  expectError(t, await logIn('x'.repeat(4096)), 'operator_unauthorized', 'token')
   const session = await sessionOf(bob)
   const created = await ask('POST', '/admin/users', session, { name: 'x' })
   t.equal(created.status, 201)
