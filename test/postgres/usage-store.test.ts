@@ -442,13 +442,6 @@ t.test('what a clock that was ahead has rolled up is rolled up again, and hides 
   await usage.store(hour(5), [{ keyId: other.id, count: 1 }])
   await rollUpAt(hour(1))
   t.strictSame(await hours(), whole, 'what cannot be made again stays')
-  await sql`truncate key_usage, key_usage_hours`
-  await sql`insert into key_usage_hours values (to_timestamp(${at(hour(5))}), 1, 0, ${other.id})`
-  await rollUpAt(hour(6))
-  t.strictSame(await days(), [25], 'so does its day')
-  await sql`update key_usage_days set starts_at = to_timestamp(${at(midnight + 1440)})`
-  await rollUpAt(midnight + 4)
-  t.strictSame((await days()).sort(), [1, 25], 'and hides no other day')
 })
 
 t.test('storing gives up early enough for several tries while the counters live', async (t) => {
