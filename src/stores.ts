@@ -427,12 +427,13 @@ export interface UsageReport {
 /** How often keys were used. Minutes are numbered as in rules/window.ts. */
 export interface UsageStore {
   /**
-   * The points of a key, oldest first, and the starts of the steps that are incomplete. `live`: the
-   * minutes that may not be stored yet, from the counter; `isLocal`: they are what this instance
-   * alone has counted. `lane`: the user's id or the operator, in whose queue to wait.
+   * The points of a key, oldest first, and the starts of the steps that are incomplete: something may
+   * be missing from a minute since its creation. `live`: the minutes that may not be stored yet, from
+   * the counter; `isLocal`: they are what this instance alone has counted. `lane`: the user's id or the
+   * operator, in whose queue to wait.
    */
   read(
-    keyId: string,
+    key: Pick<StoredKey, 'id' | 'createdAt'>,
     range: UsageRange,
     now: { nowS: number; live: UsagePoint[]; isLocal: boolean },
     lane?: string,

@@ -34,10 +34,10 @@ const tables = {
 
 export function createUsageStore({ management, usage, rollups }: UsagePools): UsageStore {
   return {
-    read: (keyId, { step, sinceS, untilS }, { nowS, live, isLocal }, lane) =>
+    read: ({ id, createdAt }, { step, sinceS, untilS }, { nowS, live, isLocal }, lane) =>
       management.run(async (sql) => {
         const unrolledS = step === 'minute' ? {} : await unrolled(sql)
-        const asked = { sql, keyId: idOrNone('apk_', keyId), nowS, live, untilS, unrolledS }
+        const asked = { sql, keyId: idOrNone('apk_', id), nowS, live, untilS, unrolledS }
         const data = await sql<UsagePoint[]>`
           select extract(epoch from starts_at)::float8 as start,
             requests::float8 as requests, limited::float8 as limited
@@ -47,14 +47,19 @@ export function createUsageStore({ management, usage, rollups }: UsagePools): Us
         // Until they are done, this minute and the last may not be stored yet. They are not
         // incomplete if the counter has them.
         const overS = stepStartS('minute', nowS) - 60
+        const existsFromS = stepStartS('minute', createdAt)
         const incomplete = await sql`
           select extract(epoch from date_trunc(${step}, starts_at, 'UTC'))::float8 as start
           from usage_minutes
           where ${isIncomplete(sql)}
-            and starts_at >= to_timestamp(${sinceS}) and starts_at < to_timestamp(${untilS})
+            and starts_at >= to_timestamp(${Math.max(sinceS, existsFromS)}) and starts_at < to_timestamp(${untilS})
             and (starts_at < to_timestamp(${overS}) or is_done or ${isLocal})
           group by 1 order by 1`
-        const dropped = await droppedSteps(sql, { step, sinceS, untilS }, nowS)
+        const dropped = await droppedSteps(
+          sql,
+          { step, sinceS: Math.max(sinceS, stepStartS(step, createdAt)), untilS },
+          nowS,
+        )
         return { data: [...data], incomplete: [...dropped, ...incomplete.map(({ start }) => start)] }
       }, lane),
 

@@ -1,5 +1,4 @@
 /** A key's usage history: what is stored, and the minutes that are not stored yet from the counter. */
-import { usageStepS } from '../../schemas/bounds.ts'
 import type { Usage, UsageQuery } from '../../schemas/usage.ts'
 import { type RangeFault, stepStartS, usageRange } from '../rules/usage-range.ts'
 import { minuteOf } from '../rules/window.ts'
@@ -36,13 +35,14 @@ export const createUsageHistory = ({ usage, counter }: UsageHistoryOptions): Usa
       }))
       .filter(({ requests }) => requests > 0)
     const { data, incomplete } = await usage.read(
-      id,
+      { id, createdAt },
       found.range,
       { nowS, live, isLocal: mode === 'local' },
       lane,
     )
     const lacking = minutes
-      .filter((minute) => counter.mayLackCounts(minute))
+      // Nothing can be missing from before the key was created.
+      .filter((minute) => counter.mayLackCounts(minute) && minute >= minuteOf(createdAt * 1000))
       .map((minute) => stepStartS(step, minute * 60))
       .filter((start) => start >= sinceS && start < untilS)
     return {
@@ -54,10 +54,7 @@ export const createUsageHistory = ({ usage, counter }: UsageHistoryOptions): Usa
         since: sinceS,
         until: untilS,
         data,
-        // Nothing can be missing from before the key was created.
-        incomplete: [...new Set([...incomplete, ...lacking])]
-          .sort((a, b) => a - b)
-          .filter((start) => start + usageStepS[step] > createdAt),
+        incomplete: [...new Set([...incomplete, ...lacking])].sort((a, b) => a - b),
       },
     }
   },

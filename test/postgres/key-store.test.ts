@@ -424,7 +424,8 @@ t.test('users and incomplete minutes are read from indexes', async (t) => {
   t.match(await planOf(() => watchedUsers.list({ limit: 101 })), 'using users_newest_first ')
   const usage = createUsageStore({ management: watchedPool, usage: watchedPool, rollups: watchedPool })
   const range = { step: 'minute', sinceS: nowS() - 86_400, untilS: nowS() } as const
-  const read = () => usage.read('apk_1', range, { nowS: nowS(), live: [], isLocal: false })
+  const read = () =>
+    usage.read({ id: 'apk_1', createdAt: 0 }, range, { nowS: nowS(), live: [], isLocal: false })
   t.match(await planOf(read), 'using usage_minutes_incomplete ')
 })
 
@@ -438,7 +439,11 @@ t.test('the usage of a key is read minute by minute, and not that of all keys', 
   const untilS = nowS() - (nowS() % 3600) + 60
   const range = { step: 'minute', sinceS: untilS - 3600, untilS } as const
   sent.length = 0
-  const { data } = await usage.read('apk_7', range, { nowS: nowS(), live: [], isLocal: false })
+  const { data } = await usage.read({ id: 'apk_7', createdAt: 0 }, range, {
+    nowS: nowS(),
+    live: [],
+    isLocal: false,
+  })
   t.equal(data.length, 1)
   const { text, values } = sent.find(({ text }) => text.includes('from "key_usage"'))!
   const [row] = await sql.unsafe(`explain (analyze, buffers, format json) ${text}`, values)

@@ -22,10 +22,10 @@ const read = (
   keyId: string,
   step: UsageStep,
   [first, last]: [number, number],
-  { now = last, live = [] as number[], isLocal = false } = {},
+  { now = last, live = [] as number[], isLocal = false, createdAt = 0 } = {},
 ) =>
   usage.read(
-    keyId,
+    { id: keyId, createdAt },
     { step, sinceS: at(first), untilS: at(last) },
     {
       nowS: at(now),
@@ -158,6 +158,23 @@ t.test('a minute is incomplete if fewer requests are stored than were reported',
     )
 })
 
+t.test('what was lost before a key was created makes none of its steps incomplete', async (t) => {
+  const lost = midnight + 35
+  await usage.report(lost, { requests: 1 })
+  for (const [step, range] of [
+    ['minute', [lost, lost + 1]],
+    ['hour', [midnight, midnight + 60]],
+    ['day', [midnight, midnight + 1440]],
+  ] as const)
+    for (const [createdAt, isIncomplete] of [
+      [at(lost) + 59, true],
+      [at(lost) + 60, false],
+    ] as const) {
+      const { incomplete } = await read('apk_1', step, [...range], { now: lost + 2, createdAt })
+      t.equal(incomplete.includes(at(range[0])), isIncomplete, `${step} ${createdAt - at(lost)}`)
+    }
+})
+
 t.test('what was stored of the last minute is not judged by a later limit', async (t) => {
   const key = await makeKey(user.id)
   const minute = midnight + 25
@@ -165,7 +182,7 @@ t.test('what was stored of the last minute is not judged by a later limit', asyn
   const withLive = async (requests: number, limited: number) => {
     const range = { step: 'minute', sinceS: at(minute), untilS: at(minute + 1) } as const
     const live = [{ start: at(minute), requests, limited }]
-    return (await usage.read(key.id, range, { nowS: at(minute + 1), live, isLocal: false })).data
+    return (await usage.read(key, range, { nowS: at(minute + 1), live, isLocal: false })).data
   }
   t.strictSame(await withLive(1200, 1100), [point(minute, 1200, 200)])
   t.strictSame(await withLive(1200, 0), [point(minute, 1200, 200)])
@@ -174,7 +191,7 @@ t.test('what was stored of the last minute is not judged by a later limit', asyn
   const untilS = at(minute)
   const live = [{ start: untilS, requests: 7, limited: 0 }]
   const before = { step: 'minute', sinceS: untilS - 60, untilS } as const
-  const { data } = await usage.read(key.id, before, { nowS: at(minute + 1), live, isLocal: false })
+  const { data } = await usage.read(key, before, { nowS: at(minute + 1), live, isLocal: false })
   t.strictSame(data, [], 'nor is it part of a history that ends before it')
 })
 
@@ -479,7 +496,12 @@ t.test(
     const [management, stored, rollups] = ['management', 'usage', 'rollups'].map(noting) as [Pool, Pool, Pool]
     const { read, claim, rollUp } = createUsageStore({ management, usage: stored, rollups })
     const range = { step: 'hour', sinceS: at(yesterday), untilS: at(midnight) } as const
-    await read(newId('apk_'), range, { nowS: at(midnight), live: [], isLocal: false }, user.id)
+    await read(
+      { id: newId('apk_'), createdAt: 0 },
+      range,
+      { nowS: at(midnight), live: [], isLocal: false },
+      user.id,
+    )
     await claim(yesterday + 1000)
     await rollUp(at(midnight))
     t.strictSame(asked, [`management of ${user.id}`, 'usage', 'rollups'])

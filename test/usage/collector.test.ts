@@ -68,7 +68,7 @@ const storedIn = async (minute: number, ids: string[]) =>
   )
 const incompleteIn = async (minute: number) => {
   const range = { step: 'minute', sinceS: minute * 60, untilS: minute * 60 + 60 } as const
-  const { incomplete } = await usage.read('apk_1', range, {
+  const { incomplete } = await usage.read({ id: 'apk_1', createdAt: 0 }, range, {
     nowS: minute * 60 + 120,
     live: [],
     isLocal: false,
