@@ -17,12 +17,13 @@ export async function singleCalls(redisUrl: string, keys: number): Promise<Load 
   const ids = Array.from({ length: keys }, (_, i) => `apk_single_${i}`)
   await Promise.all(ids.map((id) => raiseVersion(id, 1, versionTtlS)))
   let next = 0
+  const lastMinute = Number.MAX_SAFE_INTEGER
   return {
     name: 'calls',
     close: () => client.disconnect(),
     shoot: (shot) =>
       callInTurn(shot, () =>
-        latchkeyHitBuffer.call(client, 1, versionKey(ids[next++ % keys]!), 1, 'cluster'),
+        latchkeyHitBuffer.call(client, 1, versionKey(ids[next++ % keys]!), lastMinute, 1, 'cluster'),
       ),
   }
 }

@@ -2,7 +2,7 @@
 -- call on a single key is certain to reach the node that has it.
 --
 -- KEYS[1]  rl:{<key id>}:<minute>
--- ARGV[1]  that minute, by the caller's clock
+-- ARGV[1]  that minute, by what the caller knows of this server's clock
 -- ARGV[2]  hits to add
 -- ARGV[3]  "anyway": count even if this node is in another minute, as a node has said it is this one
 -- Returns  { seconds, microseconds, count }; no count if it is another minute here, and then

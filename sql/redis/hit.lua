@@ -1,12 +1,13 @@
 -- Counts hits and returns the version of each key: one call for all API keys of an event-loop turn.
 --
 -- KEYS[i]    rl:{<key id>}:v, the version of API key i; its counter has the minute in place of v
--- ARGV[i]    hits to add to API key i; without any, one hit for each
--- ARGV[n+1]  given in a cluster, where a call has one API key: read its counter before raising it
+-- ARGV[1]    the last minute in which to count
+-- ARGV[i+1]  hits to add to API key i; without any, one hit for each
+-- ARGV[n+2]  given in a cluster, where a call has one API key: read its counter before raising it
 -- Returns    one string. First little-endian doubles: seconds, microseconds, count 1, version 1,
 --            count 2, version 2, ... Then the leases, with spaces between them.
 --            count: after adding; version: if it is confirmed, else 0, and the next lease is the
---            key's
+--            key's. Seconds and microseconds alone: it is a later minute, and nothing was counted
 --
 -- A confirmed version is at least that of every change answered so far. A lease is "<at
 -- least>?<token>": an instance must read the key from Postgres after seeing the lease, and may then
@@ -14,21 +15,24 @@
 -- version gets a lease, so a Redis that has lost its data confirms nothing.
 --
 -- The minute is this server's, so every instance counts in the same window whatever its own clock
--- says.
+-- says. A call that runs after its minute has waited in a server that stood still. The instance
+-- has counted its hits by itself meanwhile, so counted here they would use up a later minute.
 --
 -- Most of the time goes into commands and into converting values. So there is one command for each
 -- key, their arguments are strings already, and the reply is one string instead of a list.
 
 local call, pcall, sub = redis.call, redis.pcall, string.sub
 local now = call('time')
-local minute = string.format('%d', math.floor(tonumber(now[1]) / 60))
+local minute = math.floor(tonumber(now[1]) / 60)
+if minute > tonumber(ARGV[1]) then return struct.pack('<dd', now[1], now[2]) end
+minute = string.format('%d', minute)
 
 local function counterOf(name) return sub(name, 1, -2) .. minute end
 
 -- The old count is not needed. But while a slot moves, the version or the counter may be on the
 -- other node, and a counter would start over here. Reading both makes the script fail then, before
 -- anything is counted (src/redis/scripts.ts).
-local read = ARGV[#KEYS + 1] and { KEYS[1], counterOf(KEYS[1]) } or KEYS
+local read = ARGV[#KEYS + 2] and { KEYS[1], counterOf(KEYS[1]) } or KEYS
 local versions = call('mget', unpack(read))
 
 -- A number if it confirms, a string if it is a lease; nil if absent or written by something else.
@@ -45,8 +49,8 @@ local leases = {}
 
 for i, name in ipairs(KEYS) do
   local counter = counterOf(name)
-  local hits = tonumber(ARGV[i] or 1)
-  local count = pcall('incrby', counter, ARGV[i] or '1')
+  local hits = tonumber(ARGV[i + 1] or 1)
+  local count = pcall('incrby', counter, ARGV[i + 1] or '1')
   if type(count) == 'table' then
     -- Replace only a value that is not a counter. The error of a server that cannot write goes to
     -- the caller.

@@ -110,8 +110,8 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
    * A node that is no longer the master redirects the client, so another one may have answered.
    * Notice before the reply is used.
    */
-  async function hitFollowing(keyIds: string[], sums: number[]) {
-    const reply = await scripts.hit(keyIds, sums)
+  async function hitFollowing(keyIds: string[], sums: number[], lastMinute: number) {
+    const reply = await scripts.hit(keyIds, sums, lastMinute)
     shard(servers.serverOf(keyIds[0]!))
     return reply
   }

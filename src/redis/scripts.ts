@@ -8,12 +8,15 @@ import { minuteOf } from '../rules/window.ts'
 import type { Lease } from '../stores.ts'
 import { Cluster, type Redis } from './ioredis.ts'
 
-/** Seconds, microseconds, and for each API key its count (a number) and its version. */
+/**
+ * Seconds, microseconds, and for each API key its count (a number) and its version. The time alone:
+ * it is too late, and nothing was counted.
+ */
 export type HitReply = (number | Lease)[]
 
 export interface Scripts {
-  /** Runs sql/redis/hit.lua for these API keys; in a cluster, for one only. */
-  hit(keyIds: string[], hits: number[]): Promise<HitReply>
+  /** Runs sql/redis/hit.lua for these API keys; in a cluster, for one only. Counts until the end of `lastMinute`. */
+  hit(keyIds: string[], hits: number[], lastMinute: number): Promise<HitReply>
   /** Runs sql/redis/probe.lua on the server that has this id's slot. */
   probe(id: string): Promise<number[]>
   /** Runs sql/redis/raise-version.lua. `ttlS`: seconds until the version expires. */
@@ -72,34 +75,45 @@ export function loadScripts(client: Redis | Cluster): Scripts {
    * Counts and reads the version in separate calls. They need not be atomic: both run after the
    * request arrived, and a version is raised before its change is answered.
    */
-  async function hitSeparately(keyId: string, hits: number, minute: number, anyway = ''): Promise<HitReply> {
+  async function hitSeparately(
+    keyId: string,
+    hits: number,
+    lastMinute: number,
+    minute = lastMinute,
+    anyway = '',
+  ): Promise<HitReply> {
     const [[seconds, micros, count], version] = await Promise.all([
       commands.latchkeyCount(counterKey(keyId, minute), minute, hits, anyway),
       client.get(versionKey(keyId)).then(versionOf, () => noLease),
     ])
     if (count !== undefined) return [seconds!, micros!, count, version]
-    return hitSeparately(keyId, hits, minuteOf(seconds! * 1000), 'anyway')
+    const itsMinute = minuteOf(seconds! * 1000)
+    if (itsMinute > lastMinute) return [seconds!, micros!]
+    return hitSeparately(keyId, hits, lastMinute, itsMinute, 'anyway')
   }
 
-  async function hitInCluster(keyId: string, hits: number): Promise<HitReply> {
+  async function hitInCluster(keyId: string, hits: number, lastMinute: number): Promise<HitReply> {
     try {
-      return unpack(await commands.latchkeyHitBuffer(1, versionKey(keyId), hits, 'cluster'), 1)
+      return unpack(await commands.latchkeyHitBuffer(1, versionKey(keyId), lastMinute, hits, 'cluster'), 1)
     } catch (error) {
       if (!isSlotMoving(error)) throw error
-      return hitSeparately(keyId, hits, minuteOf(Date.now()))
+      return hitSeparately(keyId, hits, lastMinute)
     }
   }
 
-  async function hitTogether(keyIds: string[], hits: number[]): Promise<HitReply> {
+  async function hitTogether(keyIds: string[], hits: number[], lastMinute: number): Promise<HitReply> {
     const names = keyIds.map(versionKey)
     const sums = isOneEach(hits) ? [] : hits
-    return unpack(await commands.latchkeyHitBuffer(names.length, ...names, ...sums), names.length)
+    const packed = await commands.latchkeyHitBuffer(names.length, ...names, lastMinute, ...sums)
+    return unpack(packed, names.length)
   }
 
   return {
     probe: (id) => commands.latchkeyProbe(`rl:{${id}}:probe`),
-    hit: (keyIds, hits) =>
-      client instanceof Cluster ? hitInCluster(keyIds[0]!, hits[0]!) : hitTogether(keyIds, hits),
+    hit: (keyIds, hits, lastMinute) =>
+      client instanceof Cluster
+        ? hitInCluster(keyIds[0]!, hits[0]!, lastMinute)
+        : hitTogether(keyIds, hits, lastMinute),
     raiseVersion: (keyId, version, ttlS) => commands.latchkeyRaise(versionKey(keyId), version, ttlS),
     confirmVersions(reads, ttlS) {
       const names = reads.map(({ keyId }) => versionKey(keyId))
@@ -114,7 +128,7 @@ const isOneEach = (hits: number[]) => hits.every((count) => count === 1)
 
 /** Reads the reply of sql/redis/hit.lua for this many keys. */
 function unpack(packed: Buffer, keys: number): HitReply {
-  const end = 16 + 16 * keys
+  const end = Math.min(16 + 16 * keys, packed.length)
   const reply: HitReply = []
   for (let at = 0; at < end; at += 8) reply.push(packed.readDoubleLE(at))
   if (packed.length === end) return reply

@@ -45,6 +45,7 @@ export interface Shard {
 }
 
 const timeIn = ([seconds, micros]: readonly number[]) => seconds! * 1000 + Math.floor(micros! / 1000)
+const isCounted = (reply: HitReply) => reply.length > 2
 const countIn = (reply: HitReply, i: number) => reply[2 + 2 * i] as number
 
 export function createShard(options: ShardOptions): Shard {
@@ -74,6 +75,7 @@ export function createShard(options: ShardOptions): Shard {
 
   /** The late reply of a call whose hits were counted locally: only the counts are of use. */
   function remember(hits: Hits, reply: HitReply) {
+    if (!isCounted(reply)) return
     const minute = minuteOf((reply[0] as number) * 1000)
     hits.keyIds.forEach((keyId, i) => {
       lastCounts.add(keyId, minute, 0, countIn(reply, i))
@@ -95,6 +97,18 @@ export function createShard(options: ShardOptions): Shard {
     hits.answer(counts, versions, reply)
   }
 
+  /**
+   * What Redis runs after the minute in which its reply is still awaited, it does not count. If we
+   * do wait for it, its clock has stepped, and nothing was counted.
+   */
+  async function count({ keyIds, sums }: Hits, isAwaited: () => boolean): Promise<HitReply> {
+    for (;;) {
+      const reply = await scripts.hit(keyIds, sums, minuteOf(nowMs() + answerTimeoutMs))
+      if (isCounted(reply) || !isAwaited()) return reply
+      readClock(reply as number[])
+    }
+  }
+
   const calls = createCalls(groupOf)
   const server = createServerState({
     ...options,
@@ -112,7 +126,8 @@ export function createShard(options: ShardOptions): Shard {
   calls.start((hits, answered) => {
     onBatch?.(hits.size(), hits.keyIds.length)
     const sentAtMs = performance.now()
-    const sent = scripts.hit(hits.keyIds, hits.sums)
+    let isAwaited = true
+    const sent = count(hits, () => isAwaited)
     const ended = () => onCall?.((performance.now() - sentAtMs) / 1000)
     withTimeout(sent, answerTimeoutMs).then(
       (reply) => {
@@ -122,6 +137,7 @@ export function createShard(options: ShardOptions): Shard {
         answered(true)
       },
       (error: Error) => {
+        isAwaited = false
         ended()
         server.failed(error)
         answerLocally(hits)

@@ -35,6 +35,7 @@ const waitingMax = 50_000
 interface Call {
   keyIds: string[]
   sums: number[]
+  lastMinute: number
   answer(...counted: (number | Lease)[]): void
   fail(error: Error): void
 }
@@ -65,10 +66,10 @@ function open(t: Test, options: Partial<ShardOptions> = {}) {
   }
   const shard = createShard({
     scripts: {
-      hit: (keyIds, sums) =>
+      hit: (keyIds, sums, lastMinute) =>
         new Promise((resolve, reject) => {
           const answer = (...counted: (number | Lease)[]) => resolve([...clockOf(seen.redisMs), ...counted])
-          seen.calls.push({ keyIds, sums, answer, fail: reject })
+          seen.calls.push({ keyIds, sums, lastMinute, answer, fail: reject })
         }),
     },
     lastCounts: createMinuteCounts(),
@@ -269,6 +270,51 @@ t.test('a call that timed out is not repeated, and its late answer is used', asy
   await untilShared()
   t.equal(seen.calls.length, 1, 'nothing is sent again')
   t.strictSame(seen.outages, ['timeout', null])
+})
+
+t.test('Redis may count a call until the minute ends in which its reply is awaited', async (t) => {
+  const { seen, hit, called, untilShared } = open(t)
+  const minute = startMs / 60_000
+  for (const [i, [redisMs, lastMinute]] of [
+    [startMs, minute],
+    [startMs + 59_899, minute],
+    [startMs + 59_900, minute + 1],
+  ].entries()) {
+    seen.redisMs = redisMs!
+    if (i === 0) await untilShared()
+    const read = hit()
+    await called(2 * i + 1)
+    seen.calls[2 * i]!.answer(1, 1)
+    await read
+    const counted = hit()
+    await called(2 * i + 2)
+    t.equal(seen.calls[2 * i + 1]!.lastMinute, lastMinute)
+    seen.calls[2 * i + 1]!.answer(2, 1)
+    await counted
+  }
+})
+
+t.test('what Redis does not count as too late is sent again only if its clock has stepped', async (t) => {
+  const { seen, shard, hit, called, untilShared } = open(t)
+  await untilShared()
+  const awaited = hit()
+  await called(1)
+  seen.redisMs += 60_000
+  seen.calls[0]!.answer()
+  await called(2)
+  t.equal(seen.calls[1]!.lastMinute, seen.calls[0]!.lastMinute + 1)
+  seen.calls[1]!.answer(1, 1)
+  t.match(await awaited, { number: 1, turn: { shared: true } })
+  t.strictSame(seen.outages, [])
+
+  const late = hit()
+  await called(3)
+  t.match(await settled(late), { number: 2, turn: { shared: false } })
+  seen.calls[2]!.answer()
+  await nextTurn()
+  shard.goLocal(new Error('gone'))
+  t.equal((await hit()).number, 3, 'and leaves the count as it is')
+  t.equal(seen.calls.length, 3)
 })
 
 t.test('an answer that is two minutes late leaves the counts of this minute', async (t) => {

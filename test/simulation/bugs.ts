@@ -207,11 +207,12 @@ const counting = [
     [
       'an increment without a reply is repeated',
       'withTimeout(sent, answerTimeoutMs)',
-      'withTimeout(sent, answerTimeoutMs).catch(() => withTimeout(scripts.hit(hits.keyIds, hits.sums), answerTimeoutMs))',
+      'withTimeout(sent, answerTimeoutMs).catch(() => withTimeout(count(hits, () => true), answerTimeoutMs))',
     ],
     ['a late reply answers again', 'sent.then((reply) => remember(', 'sent.then((reply) => answer('],
     ['a clock that has stood still goes unnoticed', 'if (stoodStill(timeIn(reply), sentAtMs))', 'if (false)'],
     ['the window is that of the own clock', 'seconds * 1000 + Math.floor(micros / 1000)', 'now()'],
+    ['a late call counts in a later minute', 'minuteOf(nowMs() + answerTimeoutMs)', 'Infinity'],
     ['a local count starts at zero', 'lastCounts.add(keyId, minuteOf(reply.nowMs), 1)', '1'],
   ),
   ...of('src/redis/servers.ts', ['a lost connection goes unnoticed', "onLost('');", '']),

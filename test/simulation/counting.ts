@@ -1,11 +1,15 @@
 /** Checks that requests are counted exactly, as long as Redis loses nothing. */
+import { answerTimeoutMs } from '../../src/redis/with-timeout.ts'
 import type { Counted, World } from './instance.ts'
 
 const minuteMs = 60_000
+/** By how much an instance that has heard nothing from Redis for a while may be wrong about its clock. */
+const clockOffMsMax = 1000
 
 export interface Counting {
   onHit(keyId: string): void
   onCounted(keyId: string, counted: Counted): void
+  onRun(sentAtMs: number): void
   /** Redis may have lost counts, or count in another minute. */
   countsLost(): void
 }
@@ -47,6 +51,13 @@ export function createCounting(run: Run): Counting {
       const redisMs = run.redisMicrosAt(run.time.nowMs) / 1000 + run.redis.master.clockMs
       const offMs = Math.abs(nowMs - redisMs)
       if (offMs > 2000 + run.pausedMs) run.fail(`${keyId} was counted ${offMs} ms off Redis's clock`)
+    },
+    // In that minute, its instance counts the same hits by itself.
+    onRun(sentAtMs) {
+      const minuteAt = (nowMs: number) =>
+        Math.floor((run.redisMicrosAt(nowMs) / 1000 + run.redis.master.clockMs) / minuteMs)
+      if (minuteAt(run.time.nowMs) > minuteAt(sentAtMs + answerTimeoutMs + clockOffMsMax) && !run.clockJumped)
+        run.fail('Redis has counted a call in a later minute than that in which it was sent')
     },
     countsLost() {
       for (const minute of minutes.values()) minute.exact = false

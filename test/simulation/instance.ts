@@ -31,6 +31,8 @@ export interface World {
   readonly trace: Trace
   onHit(keyId: string): void
   onCounted(keyId: string, counted: Counted): void
+  /** Redis has counted a call that was sent then. */
+  onRun(sentAtMs: number): void
 }
 
 export interface Counted {
@@ -86,6 +88,7 @@ export function createInstance(world: World, process: Process): Instance {
   const { client, check: checkConnections } = createClient(time, chance, process, {
     service: redis,
     link: links.redis,
+    onRun: world.onRun,
     trace,
   })
   let invalidateCopies = () => {}

@@ -21,13 +21,20 @@ interface Connection {
 
 const connectTimeoutMs = 1000
 const retryMs = 200
+/** The reply to a call that was not counted. */
+const timeLength = 16
 
 /** As connectRedis makes it: nothing is queued, resent or retried, and it reconnects every 200 ms. */
 export function createClient(
   time: Time,
   chance: Chance,
   owner: Process,
-  { service, link, trace }: { service: RedisService; link: Link; trace: Trace },
+  {
+    service,
+    link,
+    onRun,
+    trace,
+  }: { service: RedisService; link: Link; onRun: (sentAtMs: number) => void; trace: Trace },
 ): { client: Redis; check(): void } {
   const events = new EventEmitter()
   let connection: Connection | null = null
@@ -94,6 +101,7 @@ export function createClient(
       if (connection === null) return reject(new Error("Stream isn't writeable"))
       const on = connection
       const { server, pending } = on
+      const sentAtMs = time.nowMs
       pending.add(reject)
       const [there, back] = [toServer, toClient]
       there(
@@ -102,6 +110,7 @@ export function createClient(
           if (server.down || (!on.open && !on.deliversRest)) return
           const refusal = refusalOf(server, command)
           const reply = refusal ?? server.run(command, args)
+          if (Buffer.isBuffer(reply) && reply.length > timeLength) onRun(sentAtMs)
           if (command !== 'latchkeyProbe') trace?.(`${owner.name}: ${described(command, args, server)}`)
           const deliver = () => {
             if (!on.open) return

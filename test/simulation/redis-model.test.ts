@@ -4,6 +4,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { Redis } from 'ioredis'
 import t from 'tap'
 import { loadScripts, versionKey } from '../../src/redis/scripts.ts'
+import { minuteOf } from '../../src/rules/window.ts'
 import { startPrivateRedis } from '../services/index.ts'
 import { chanceOf } from './chance.ts'
 import { createServer } from './redis-server.ts'
@@ -43,7 +44,8 @@ if (server)
         if (some.length === 0) return [null, null]
         counted++
         const hits = chance.is(0.5) ? [] : some.map(() => 1 + chance.whole(12))
-        const args = [some.length, ...some, ...hits]
+        const lastMinute = minuteOf(Date.now()) + chance.oneOf([-1, 1, 1, 1])
+        const args = [some.length, ...some, lastMinute, ...hits]
         const reply = await real.latchkeyHitBuffer(...args)
         micros = reply.readDoubleLE(0) * 1e6 + reply.readDoubleLE(8)
         return [reply, model.run('latchkeyHitBuffer', args)]

@@ -73,10 +73,11 @@ export function createServer(
     return lease
   }
 
-  function hit(names: string[], hits: number[]) {
+  function hit(names: string[], [lastMinute, ...hits]: number[]) {
     const now = timeOf()
     const numbers: number[] = [...now]
     const leases: string[] = []
+    if (Math.floor(now[0] / 60) > lastMinute!) return Buffer.from(Float64Array.from(numbers).buffer)
     names.forEach((name, i) => {
       const counter = name.slice(0, -1) + Math.floor(now[0] / 60)
       const some = hits[i] ?? 1
