@@ -12,8 +12,12 @@ export interface MinuteCounts {
    * `shared`, the count that the shared store reported. So a shared count that was lost (in a
    * restart) admits nothing twice. Without `shared`, returns 0 if there is no room for the key;
    * then nothing was counted.
+   *
+   * `knownAtSending`: the count that was known when the hits were sent, if reports may overtake each
+   * other. Then a `shared` with these hits in it was not lost, and is returned although a higher count
+   * is known by now.
    */
-  add(keyId: string, minute: number, hits: number, shared?: number): number
+  add(keyId: string, minute: number, hits: number, shared?: number, knownAtSending?: number): number
   /**
    * Whether the shared store may lack counts of this minute or the one before it: hits were counted
    * without it, it has reported less than was known, or `markIncomplete` was called.
@@ -60,16 +64,16 @@ export function createMinuteCounts(keysMax = 1_000_000): MinuteCounts {
   const slotOf = (minute: number) => find(minute) ?? begin(minute)
 
   return {
-    add(keyId, minute, hits, shared = 0) {
+    add(keyId, minute, hits, shared = 0, knownAtSending = Number.POSITIVE_INFINITY) {
       const slot = slotOf(minute)
       const known = slot.counts.get(keyId)
       const isFull = known === undefined && slot.counts.size >= keysMax
       if (isFull && shared === 0) return 0
       slot.hits += hits
       if (isFull) return shared
-      const count = Math.max((known ?? 0) + hits, shared)
+      const count = shared < knownAtSending + hits ? Math.max((known ?? 0) + hits, shared) : shared
       if (shared < count && hits + shared > 0) slot.mayLackCounts = true
-      slot.counts.set(keyId, count)
+      slot.counts.set(keyId, Math.max(known ?? 0, count))
       return count
     },
     mayLackCounts: (minute) => find(minute)?.mayLackCounts ?? false,

@@ -74,7 +74,7 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
     let found = shards.get(server)
     if (found === undefined) {
       found = createShard({
-        scripts: isCluster ? { hit: hitFollowing } : scripts,
+        scripts: isCluster ? { ...scripts, hit: hitFollowing } : scripts,
         lastCounts,
         groupOf: isCluster ? (keyId) => keyId : () => '',
         fault: () => servers.fault(server),

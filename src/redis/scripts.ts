@@ -17,6 +17,8 @@ export type HitReply = (number | Lease)[]
 export interface Scripts {
   /** Runs sql/redis/hit.lua for these API keys; in a cluster, for one only. Counts until the end of `lastMinute`. */
   hit(keyIds: string[], hits: number[], lastMinute: number): Promise<HitReply>
+  /** Whether a later call may just have been answered before an earlier one: a slot is moving. */
+  mayOvertake(): boolean
   /** Runs sql/redis/probe.lua on the server that has this id's slot. */
   probe(id: string): Promise<number[]>
   /** Runs sql/redis/raise-version.lua. `ttlS`: seconds until the version expires. */
@@ -63,6 +65,9 @@ export const counterKey = (keyId: string, minute: number) => `rl:{${keyId}}:${mi
  */
 const isSlotMoving = (error: unknown) => /\bnon local key\b/.test((error as Error).message)
 
+/** Longer than a call may take. */
+const overtakingMs = 1000
+
 export function loadScripts(client: Redis | Cluster): Scripts {
   client.defineCommand('latchkeyHit', { lua: sources.hit })
   client.defineCommand('latchkeyCount', { lua: sources.count, numberOfKeys: 1 })
@@ -70,6 +75,7 @@ export function loadScripts(client: Redis | Cluster): Scripts {
   client.defineCommand('latchkeyConfirm', { lua: sources.confirm })
   client.defineCommand('latchkeyProbe', { lua: sources.probe, numberOfKeys: 1 })
   const commands = client as unknown as Commands
+  let slotMovedAtMs = Number.NEGATIVE_INFINITY
 
   /**
    * Counts and reads the version in separate calls. They need not be atomic: both run after the
@@ -97,6 +103,7 @@ export function loadScripts(client: Redis | Cluster): Scripts {
       return unpack(await commands.latchkeyHitBuffer(1, versionKey(keyId), lastMinute, hits, 'cluster'), 1)
     } catch (error) {
       if (!isSlotMoving(error)) throw error
+      slotMovedAtMs = performance.now()
       return hitSeparately(keyId, hits, lastMinute)
     }
   }
@@ -114,6 +121,7 @@ export function loadScripts(client: Redis | Cluster): Scripts {
       client instanceof Cluster
         ? hitInCluster(keyIds[0]!, hits[0]!, lastMinute)
         : hitTogether(keyIds, hits, lastMinute),
+    mayOvertake: () => performance.now() < slotMovedAtMs + overtakingMs,
     raiseVersion: (keyId, version, ttlS) => commands.latchkeyRaise(versionKey(keyId), version, ttlS),
     confirmVersions(reads, ttlS) {
       const names = reads.map(({ keyId }) => versionKey(keyId))

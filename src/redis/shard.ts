@@ -15,7 +15,7 @@ import { watchStandstill } from './standstill.ts'
 import { withTimeout } from './with-timeout.ts'
 
 export interface ShardOptions extends Omit<ServerStateOptions, 'onClock' | 'onLocal'> {
-  scripts: Pick<Scripts, 'hit'>
+  scripts: Pick<Scripts, 'hit' | 'mayOvertake'>
   lastCounts: MinuteCounts
   /**
    * Which hits may share a call: in a cluster only those of one key, since a slot may be moving,
@@ -44,6 +44,15 @@ export interface Shard {
   close(): void
 }
 
+/** What was so when a call was sent. */
+interface Sending {
+  atMs: number
+  minute: number
+  /** The count of the call's first key. */
+  known: number
+  localHits: number
+}
+
 const timeIn = ([seconds, micros]: readonly number[]) => seconds! * 1000 + Math.floor(micros! / 1000)
 const isCounted = (reply: HitReply) => reply.length > 2
 const countIn = (reply: HitReply, i: number) => reply[2 + 2 * i] as number
@@ -53,6 +62,8 @@ export function createShard(options: ShardOptions): Shard {
   const stoodStill = watchStandstill()
   /** Redis's clock less ours. It stays while Redis is down, and so do the windows. */
   let clockAheadMs = 0
+  /** How many calls and hits were counted by this instance. */
+  let localHits = 0
 
   function noticeStandstill(reply: readonly number[], sentAtMs: number) {
     if (stoodStill(timeIn(reply), sentAtMs)) onStandstill()
@@ -64,11 +75,27 @@ export function createShard(options: ShardOptions): Shard {
     return nowMs
   }
 
-  function answer(hits: Hits, reply: HitReply, sentAtMs: number) {
-    noticeStandstill(reply as number[], sentAtMs)
+  /** In a cluster, a call has one key. */
+  function sendingOf({ keyIds }: Hits): Sending {
+    const minute = minuteOf(nowMs())
+    const known = lastCounts.of(minute).get(keyIds[0]!) ?? 0
+    return { atMs: performance.now(), minute, known, localHits }
+  }
+
+  /** Undefined if replies come in order, or if Redis may lack hits that we have counted since. */
+  function knownAtSending(sending: Sending, minute: number): number | undefined {
+    const isComplete = sending.localHits === localHits && sending.minute === minute
+    return scripts.mayOvertake() && isComplete ? sending.known : undefined
+  }
+
+  function answer(hits: Hits, reply: HitReply, sending: Sending) {
+    noticeStandstill(reply as number[], sending.atMs)
     const nowMs = readClock(reply as number[])
     const minute = minuteOf(nowMs)
-    const counts = hits.sums.map((sum, i) => lastCounts.add(hits.keyIds[i]!, minute, sum, countIn(reply, i)))
+    const known = knownAtSending(sending, minute)
+    const counts = hits.sums.map((sum, i) =>
+      lastCounts.add(hits.keyIds[i]!, minute, sum, countIn(reply, i), known),
+    )
     const versions = hits.sums.map((_, i) => reply[3 + 2 * i]!)
     hits.answer(counts, versions, { nowMs, monoMs: performance.now(), shared: true })
   }
@@ -90,6 +117,7 @@ export function createShard(options: ShardOptions): Shard {
   })
 
   function answerLocally(hits: Hits) {
+    localHits++
     const reply = localReply()
     const minute = minuteOf(reply.nowMs)
     const counts = hits.sums.map((sum, i) => lastCounts.add(hits.keyIds[i]!, minute, sum))
@@ -125,15 +153,15 @@ export function createShard(options: ShardOptions): Shard {
   })
   calls.start((hits, answered) => {
     onBatch?.(hits.size(), hits.keyIds.length)
-    const sentAtMs = performance.now()
+    const sending = sendingOf(hits)
     let isAwaited = true
     const sent = count(hits, () => isAwaited)
-    const ended = () => onCall?.((performance.now() - sentAtMs) / 1000)
+    const ended = () => onCall?.((performance.now() - sending.atMs) / 1000)
     withTimeout(sent, answerTimeoutMs).then(
       (reply) => {
         ended()
         server.counted()
-        answer(hits, reply, sentAtMs)
+        answer(hits, reply, sending)
         answered(true)
       },
       (error: Error) => {
@@ -153,6 +181,7 @@ export function createShard(options: ShardOptions): Shard {
     nowMs,
     hit(keyId, onCounted) {
       if (server.mode !== 'local') return calls.add(keyId, onCounted)
+      localHits++
       const reply = localReply()
       const count = lastCounts.add(keyId, minuteOf(reply.nowMs), 1)
       if (count < 1) return false

@@ -126,6 +126,20 @@ t.test('a count is never less than the shared one, nor than what was known plus 
   )
 })
 
+t.test('a shared count that others have overtaken is not a lost one', (t) => {
+  const counts = createMinuteCounts()
+  const reported = [77, 79, 78, 80]
+  t.strictSame(
+    reported.map((shared) => counts.add('apk_1', 1, 1, shared, 76)),
+    reported,
+  )
+  counts.add('apk_1', 1, 1, 78, 77)
+  t.equal(counts.mayLackCounts(1), false)
+  t.equal(counts.add('apk_1', 1, 1, 77, 77), 81, 'one that lacks what was known was lost')
+  t.equal(counts.mayLackCounts(1), true)
+  t.end()
+})
+
 t.test('a shared count of the last minute says nothing about this one', async (t) => {
   const counts = createMinuteCounts()
   counts.add('apk_1', 7, 1, 500)

@@ -62,6 +62,7 @@ function open(t: Test, options: Partial<ShardOptions> = {}) {
     reconnects: 0,
     redisMs: startMs,
     fault: null as Error | null,
+    mayOvertake: false,
     probe: async (): Promise<number[]> => clockOf(seen.redisMs),
   }
   const shard = createShard({
@@ -71,6 +72,7 @@ function open(t: Test, options: Partial<ShardOptions> = {}) {
           const answer = (...counted: (number | Lease)[]) => resolve([...clockOf(seen.redisMs), ...counted])
           seen.calls.push({ keyIds, sums, lastMinute, answer, fail: reject })
         }),
+      mayOvertake: () => seen.mayOvertake,
     },
     lastCounts: createMinuteCounts(),
     groupOf: () => '',
@@ -250,6 +252,33 @@ t.test('a probe also reads the clock of Redis, even for hits that Redis fails to
   t.equal((await first).turn.nowMs, startMs - 120_000)
   t.equal(shard.server.mode, 'local')
   t.equal((await hit()).turn.nowMs, startMs - 120_000)
+})
+
+t.test('of calls that may overtake each other, each has the count that Redis gave it', async (t) => {
+  const { seen, hit, called, untilShared } = open(t)
+  await untilShared()
+  const hits: Promise<Answer>[] = []
+  for (const n of [1, 2, 3, 4]) {
+    hits.push(hit())
+    if (n < 3) await called(n)
+  }
+  seen.mayOvertake = true
+  seen.calls[1]!.answer(2, 1)
+  seen.calls[0]!.answer(1, 1)
+  await called(3)
+  seen.calls[2]!.answer(4, 1)
+  t.strictSame(
+    (await Promise.all(hits)).map(({ number }) => number),
+    [1, 2, 3, 4],
+  )
+  const local = hit()
+  await called(4)
+  const late = hit()
+  await called(5)
+  seen.calls[3]!.fail(withCode('ECONNRESET'))
+  t.equal((await local).number, 5)
+  seen.calls[4]!.answer(5, 1)
+  t.equal((await late).number, 6, 'Redis may lack what was counted without it')
 })
 
 t.test('a call that timed out is not repeated, and its late answer is used', async (t) => {
