@@ -212,6 +212,8 @@ t.test('the paths that browsers and tools ask by themselves need no key, and wri
     }
     again.headers['if-none-match'] = '"other"'
     t.equal((await instance.ask('GET', path, again)).status, 200)
+    again.headers['if-none-match'] = '*'
+    t.equal((await instance.ask('GET', path, again)).status, 304, `${path} exists`)
   }
   t.equal(await refusals(), before)
   const [key] = await sql`select last_used_at from api_keys where id = ${caller.id}`
