@@ -45,6 +45,7 @@ t.test('a request whose head or body stops arriving is 408', async (t) => {
   const { server } = instance.service.app
   t.ok(server.headersTimeout > 0 && server.headersTimeout <= 60_000)
   t.ok(server.requestTimeout > 0 && server.requestTimeout <= 120_000)
+  t.same([server.headersTimeout, server.requestTimeout], [10_000, 20_000], 'as docs/operations.md says')
   server.headersTimeout = 200
   server.requestTimeout = 400
   const begin = ['POST /v1/keys HTTP/1.1', host, 'Content-Type: application/json']
@@ -78,5 +79,6 @@ t.test('none of these requests is logged as a fault of the service', async (t) =
 
 t.test('an idle connection outlives the 60 s of a load balancer, and a late one is found soon', async (t) => {
   t.ok(instance.service.app.server.keepAliveTimeout > 60_000)
+  t.equal(instance.service.app.server.keepAliveTimeout, 75_000, 'as docs/operations.md says')
   t.ok(serverOptions(() => '').http.connectionsCheckingInterval <= 100, 'ms')
 })
