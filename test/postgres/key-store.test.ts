@@ -201,6 +201,27 @@ t.test('last uses of many keys are written at once, and never moved back', async
   t.equal((await lastUses())[1], row!.next, 'some milliseconds make no difference')
 })
 
+t.test('last uses do not wait for the disk, but a change on the same connection does', async (t) => {
+  const user = await makeUser()
+  const { id } = await makeKey(user.id)
+  await sql`create table commits (place serial, waits text)`
+  await sql`
+    create function note_commit() returns trigger language plpgsql as $$ begin
+      insert into commits (waits) values (current_setting('synchronous_commit'));
+      return null;
+    end $$`
+  await sql`create trigger note_commit after update on api_keys execute function note_commit()`
+  t.teardown(() => sql`drop trigger note_commit on api_keys`)
+  await keys.touch([useOf(id, nowS() - 2)])
+  await keys.touch([useOf(id, nowS() - 1)], { skipsLocked: true })
+  await keys.change(id, user.id, { name: 'new' }, actor())
+  const commits = await sql`select waits from commits order by place`
+  t.strictSame(
+    commits.map(({ waits }) => waits),
+    ['off', 'off', 'on'],
+  )
+})
+
 t.test('a use confirms a key that is usable and just as a look-up has found it', async (t) => {
   const user = await makeUser()
   const { id, hash } = await makeKey(user.id)
