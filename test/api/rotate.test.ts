@@ -5,7 +5,7 @@ import { type Ask, makeCaller, makeKey, startInstance } from '../instance.ts'
 import { openDatabase, useServices } from '../services/index.ts'
 import { type Code, expectError, expectRated } from './expect-error.ts'
 import { expectKey } from './expect-key.ts'
-import { sendRaw } from './raw-http.ts'
+import { sendBytes, sendRaw } from './raw-http.ts'
 
 const services = await useServices(t)
 const env = { MAX_KEYS_PER_USER: '40' }
@@ -127,6 +127,15 @@ t.test('an empty body is like none, whatever its type', async (t) => {
   const headers = [`Authorization: Bearer ${admin.token}`, 'Content-Type: text/plain']
   const path = `/v1/keys/${(await make()).id}/rotate`
   t.equal((await sendRaw(instance.port, 'POST', path, headers)).status, 201)
+})
+
+t.test('a body in chunks, which has no length, is read', async (t) => {
+  const { id, token } = await make()
+  const headers = [`Authorization: Bearer ${admin.token}`, 'Content-Type: application/json']
+  const lines = [`POST /v1/keys/${id}/rotate HTTP/1.1`, 'Host: x', 'Connection: close', ...headers]
+  const chunks = ['Transfer-Encoding: chunked', '', '11', '{"expires_in":600', '1', '}', '0', '', '']
+  t.equal((await sendBytes(instance.port, [...lines, ...chunks].join('\r\n'))).status, 201)
+  t.same(await verify(token), [200, 200], 'the old key still works')
 })
 
 const refused: [ask: Ask, code: Code, param?: string][] = [
