@@ -69,6 +69,13 @@ async function days(sql: Sql, from: number, to: number): Promise<string[]> {
   return rows.map(({ name }) => name)
 }
 
+const untilDisconnected = (sql: Sql) =>
+  until('no migration keeps its connection', async () => {
+    const open = await sql`
+      select from pg_stat_activity where datname = current_database() and application_name = 'latchkey migrate'`
+    return open.length === 0
+  })
+
 const insertRefusal = (sql: Sql, row: object) =>
   sql`insert into audit_log ${sql({ id: 'aud_1', request_id: 'req_1', event: 'auth.refused', reason: 'revoked', ...row })}`
 
@@ -81,6 +88,7 @@ t.test('instances that start together on an empty database migrate it once', asy
   const made = await tablesOf(sql)
   for (const table of ['users', 'api_keys', 'audit_log']) t.ok(made.includes(table), table)
   t.strictSame(await partitionsOf(sql), await days(sql, 0, 7), 'today and seven days ahead')
+  await untilDisconnected(sql)
 
   await t.test('a database that is up to date is left as it is', async (t) => {
     await sql`insert into users (id, name) values ('usr_1', 'kept')`
@@ -202,6 +210,7 @@ t.test('a migration that fails leaves nothing half-done', async (t) => {
   const { url, sql } = await empty(t)
   await sql`create table audit_log (in_the_way int)`
   await t.rejects(migrate(url))
+  await untilDisconnected(sql)
   t.strictSame(await tablesOf(sql), ['audit_log'])
   await sql`drop table audit_log`
   t.ok((await migrate(url)).length > 0, 'and can be tried again')
