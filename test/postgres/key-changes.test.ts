@@ -52,6 +52,18 @@ t.test('a key that expires while its change waits for a lock is not changed', as
   t.strictSame(changed, { ok: false, reason: 'not_active' })
 })
 
+t.test('an expiry that passes while its change waits for a lock is refused', async (t) => {
+  const user = await makeUser()
+  const { id } = await makeKey(user.id)
+  const expiresAt = nowS() + 2
+  const changed = await whileUncommitted(
+    (tx) => tx`select from api_keys where id = ${id} for update`,
+    () => keys.change(id, user.id, { expiresAt }, actor()),
+    (tx) => tx`select pg_sleep_until(to_timestamp(${expiresAt}))`,
+  )
+  t.match(changed, { ok: false, reason: 'expires_in_past' })
+})
+
 t.test('keys that change each other at the same time do not block each other', async (t) => {
   const user = await makeUser()
   const [a, b] = [await makeKey(user.id), await makeKey(user.id)]
