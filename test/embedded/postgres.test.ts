@@ -466,6 +466,15 @@ for (const [what, lock] of [
   )
 }
 
+t.test('a service that was suspended in its set-up and replaced starts no Postgres', async (t) => {
+  const dataDir = join(parentDir(t), 'data')
+  const replace = () => writeFileSync(lockOf(dataDir), lockFromElsewhere)
+  const opening = openEmbeddedPostgres({ dataDir, role: 'serve', onProgress: replace })
+  await t.rejects(opening, { message: /^Another Latchkey has taken over DATA_DIR / })
+  t.equal(existsSync(join(dataDir, 'postgres', 'postmaster.pid')), false)
+  t.equal(readFileSync(lockOf(dataDir), 'utf8'), lockFromElsewhere)
+})
+
 t.test('a service that was replaced and ends at once kills its Postgres', async (t) => {
   const dataDir = await usedDir(t)
   const others = process.listeners('exit')
