@@ -298,6 +298,15 @@ t.test('closing leaves no connection open, even to a server that hangs', async (
   await until('none is open', () => hanging.openConnections() === 0, 10_000)
 })
 
+t.test('closing ends a connection that is still being opened', async (t) => {
+  const silent = await startOddPort(t, 'accepts and says nothing')
+  const opening = postgresAt(`${silent.url}?sslmode=require`)
+  opening.connect({ max: 1, connect_timeout: 60 })`select`.catch(() => {})
+  await until('it is asked for TLS', () => silent.accepted === 1)
+  await opening.close()
+  await until('it is closed', () => silent.open === 0, 10_000)
+})
+
 t.test('the name of a database may have any letters', async (t) => {
   const name = 'ö n% 1'
   const admin = openDatabase(t, server.url)
@@ -531,6 +540,13 @@ t.test('of several hosts, a command and missing migrations use one that takes wr
   }
   const { searchParams } = new URL(await writableFirst(url, { ssl: {}, timeoutMs: 20_000 }))
   t.equal(searchParams.get('port'), `${server.port},${standby.port}`, 'the other one stays, as the second')
+  for (const { url } of [server, standby]) {
+    const look = openDatabase(t, url)
+    await until('no search keeps its connection', async () => {
+      const open = await look`select from pg_stat_activity where application_name = 'latchkey search'`
+      return open.length === 0
+    })
+  }
   const [finding] = await examinePostgres({
     url,
     ssl: {},

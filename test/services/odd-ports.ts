@@ -9,6 +9,8 @@ export interface OddPort {
   readonly url: string
   /** Connections accepted so far. */
   readonly accepted: number
+  /** Connections that are open now. */
+  readonly open: number
   /**
    * New connections now lead to this port, as when the server behind a load balancer is up again.
    * `change`: what the client gets of the server's bytes.
@@ -82,6 +84,9 @@ export async function startOddPort(t: Test, habit: Habit): Promise<OddPort> {
     url: `postgres://postgres@127.0.0.1:${port}/postgres`,
     get accepted() {
       return accepted
+    },
+    get open() {
+      return sockets.size
     },
     leadTo(port, change = changed) {
       behind = port
