@@ -1,8 +1,9 @@
 // Users in Postgres. Deleting one is soft, and makes every instance read the user's keys again.
 import t from 'tap'
+import type { Pool } from '../../src/postgres/pool.ts'
 import { newId } from '../../src/rules/id.ts'
 import { until } from '../process/until.ts'
-import { actor, nowS, openStores, useOf } from './open-stores.ts'
+import { actor, nowS, openStores, storesOn, useOf } from './open-stores.ts'
 
 const { users, keys, audit, sql, published, makeUser, makeKey, whileUncommitted } = await openStores(t)
 
@@ -159,6 +160,15 @@ t.test('all keys of a user change although their last uses are being written', a
     t.strictSame(await Promise.all(work), ['done', 'done'], 'no deadlock')
     await sql`update api_keys set last_used_at = null where user_id = ${user.id}`
   }
+})
+
+t.test('a change waits in the lane of its operator, and leaves a connection for reads', async (t) => {
+  const lanes: (string | undefined)[] = []
+  const pool = { change: async (_work, lane) => void lanes.push(lane) } as Partial<Pool> as Pool
+  const { users } = storesOn(pool)
+  await users.create({ id: newId('usr_'), name: 'Ada' }, actor())
+  await users.change(newId('usr_'), { name: 'Ada' }, actor())
+  t.strictSame(lanes, ['operator:ada', 'operator:ada'])
 })
 
 t.test('two users who swap their external ids at once do not wait for each other', async (t) => {
