@@ -104,6 +104,7 @@ t.test(
     select 'audit_refusals_' || to_char((now() at time zone 'UTC')::date + 7, 'YYYYMMDD') as name`
     await sql`drop table ${sql(last!.name)}`
     await sql`alter function drop_audit_partitions rename to missing`
+    await sql`insert into key_changes (txid, id) values (1, 'apk_1')`
     await sql`
     select create_day_partitions('key_usage', today - 95, today - 95)
     from (select (now() at time zone 'UTC')::date as today) as day`
@@ -114,6 +115,7 @@ t.test(
     )
     t.match(names, [/^key_usage_\d{8}$/])
     t.equal((await sql`select to_regclass(${last!.name}) as found`)[0]!.found, last!.name)
+    t.equal((await sql`select from key_changes`).length, 0, 'nor do changes that nobody asks about stay')
   },
 )
 
