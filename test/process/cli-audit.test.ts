@@ -111,6 +111,27 @@ t.test('--follow shows what is new although an entry is ahead of the clock', asy
   t.match(await following.ended, { code: 0, signal: null })
 })
 
+t.test('--follow --since shows no change that is older, however late it commits', async (t) => {
+  const env = externalEnv({ databaseUrl: await services.createDatabase(), redisUrl: null })
+  await runLatchkey(t, env, 'migrate')
+  const sql = openDatabase(t, env.DATABASE_URL!)
+  const startS = Math.floor(Date.now() / 1000)
+  const commit = (name: string, afterS: number) => sql`
+    insert into audit_log (id, occurred_at, request_id, event)
+    values (${`aud_${name}`}, to_timestamp(${startS + afterS}), ${`req_${name}`}, 'user.created')`
+  await commit('first', -5)
+  const since = ['--since', String(startS - 5)]
+  const following = await spawnLatchkey(t, env, 'audit', 'list', '--follow', ...since, '--json')
+  const requests = () => following.log.map(({ request_id }) => request_id)
+  await until('it shows the first', () => requests().length === 1)
+  await commit('older', -10)
+  await commit('next', 0)
+  await until('it shows the next', () => requests().includes('req_next'))
+  t.strictSame(requests(), ['req_first', 'req_next'])
+  following.kill('SIGINT')
+  await following.ended
+})
+
 t.test('--follow ends on Ctrl-C even if Postgres hangs and keeps its connections open', async (t) => {
   const network = await startTcpProxy(t, services.databaseUrl)
   const env = externalEnv({ databaseUrl: network.url, redisUrl: null })
