@@ -202,7 +202,7 @@ t.test(
         [{ status: 302, body: '<html>' }, ok],
         {},
         1,
-        { status: 302, suggestion: 'Check `baseUrl`, and the proxies in between.' },
+        { status: 302, suggestion: /^Check `baseUrl`, and the proxies in between[.]$/ },
       ],
       [[{ status: 200, body: '{}' }, ok], {}, 1, { status: 200, code: 'unexpected_response' }],
       [
