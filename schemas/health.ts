@@ -33,7 +33,7 @@ export type PostgresState = 'ok' | 'down'
 export const PostgresState = Type.Unsafe<PostgresState>({
   type: 'string',
   enum: ['ok', 'down'],
-  description: 'Whether the last look-up of a key succeeded.',
+  description: 'Whether the last look-up of a key and the last report of the instance succeeded.',
   examples: ['ok'],
 })
 

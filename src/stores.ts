@@ -484,7 +484,7 @@ export interface InstanceReport {
   /** Seconds since its start. */
   uptimeS: number
   counting: CountingMode
-  /** Whether its last look-up of a key succeeded. */
+  /** Whether its last look-up of a key and its last report succeeded. */
   postgres: PostgresState
   traffic: Traffic
 }

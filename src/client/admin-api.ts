@@ -29,7 +29,7 @@ export interface components {
              */
             redis_cause?: "wrong_password" | "no_permission" | "certificate" | "tls" | "unknown_host" | "refused" | "unreachable" | "disconnected" | "timeout" | "loading" | "read_only" | "out_of_memory" | "cluster_down" | "other";
             /**
-             * @description Whether the last look-up of a key succeeded.
+             * @description Whether the last look-up of a key and the last report of the instance succeeded.
              * @example ok
              * @enum {string}
              */
@@ -603,7 +603,7 @@ export interface components {
                  */
                 redis: "shared" | "local" | "memory";
                 /**
-                 * @description Whether the last look-up of a key succeeded.
+                 * @description Whether the last look-up of a key and the last report of the instance succeeded.
                  * @example ok
                  * @enum {string}
                  */
