@@ -79,6 +79,9 @@ export function postgresAt(databaseUrl: string, env: SslSettings = {}): Server {
     const ended = new AbortController()
     const usable = only === undefined ? hosts : [hosts[only]!]
     const ours: object = {
+      max: 1,
+      fetch_types: false,
+      onnotice: () => {},
       host: usable.map(({ host }) => host),
       port: usable.map(({ port }) => port),
       database: address.database,

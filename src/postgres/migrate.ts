@@ -58,10 +58,7 @@ export async function migrate(
 ): Promise<Migration[]> {
   const files = await readMigrations()
   const sql = postgresAt(url, ssl).connect({
-    max: 1,
-    fetch_types: false,
     connect_timeout: timeoutMs / 1000,
-    onnotice: () => {},
     // Without standard_conforming_strings, Postgres would read the '\S' of a CHECK as 'S'. A `set` in
     // the script would come too late: Postgres parses the message as a whole.
     connection: {

@@ -88,13 +88,10 @@ export function createPool(options: PoolOptions): Pool {
   let pauseMs = 0
   let isClosed = false
   const connectOptions = {
-    max: 1,
     connect_timeout: 2,
     // By default, postgres.js replaces a connection after 30 to 60 minutes.
     max_lifetime: null,
     backoff: () => 0.2,
-    fetch_types: false,
-    onnotice: () => {},
     connection: {
       application_name: `latchkey ${purpose}`,
       statement_timeout: Math.floor(timeoutMs * statementTimeoutShare),

@@ -25,10 +25,7 @@ export async function writableFirst(url: string, { ssl, timeoutMs, signal }: Sea
   const { hosts } = readAddress(url, ssl)
   if (hosts.length === 1) return url
   const options = {
-    max: 1,
     connect_timeout: timeoutMs / 1000 / hosts.length,
-    fetch_types: false,
-    onnotice: () => {},
     connection: { application_name: 'latchkey search' },
   }
   const failures: unknown[] = []

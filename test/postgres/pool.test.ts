@@ -69,7 +69,7 @@ const faults: Record<string, Fault> = {
 
 t.test('a connection outlives the time it had to open', async (t) => {
   const openTimeoutS = 1
-  const sql = postgresAt(server.url).connect({ max: 1, connect_timeout: openTimeoutS })
+  const sql = postgresAt(server.url).connect({ connect_timeout: openTimeoutS })
   t.teardown(() => sql.end({ timeout: 1 }))
   const backend = async () => (await sql`select pg_backend_pid() as pid`)[0]!.pid
   const before = await backend()
@@ -292,7 +292,7 @@ t.test('a closed pool opens no connection again, not even for one that ends mean
 t.test('closing leaves no connection open, even to a server that hangs', async (t) => {
   const network = await startTcpProxy(t, server.url)
   const hanging = postgresAt(network.url)
-  await hanging.connect({ max: 1, connect_timeout: 10 })`select`
+  await hanging.connect({ connect_timeout: 10 })`select`
   network.blackHole()
   await hanging.close()
   await until('none is open', () => hanging.openConnections() === 0, 10_000)
