@@ -14,6 +14,9 @@ export interface Schema {
   [keyword: string]: unknown
 }
 
+/** The name of the component that a reference leads to. */
+export const nameOf = ($ref: string) => $ref.slice($ref.lastIndexOf('/') + 1)
+
 export interface MediaType {
   schema: Schema
   example?: unknown

@@ -13,7 +13,7 @@ import { ErrorEnvelope } from '../../schemas/error.ts'
 import type { ErrorCode } from '../../schemas/error-table.ts'
 import type { HeaderName } from '../../schemas/header.ts'
 import { version } from '../version.ts'
-import type { OpenApiDocument, Operation, Response, Schema } from './document-types.ts'
+import { nameOf, type OpenApiDocument, type Operation, type Response, type Schema } from './document-types.ts'
 import { exampleOf } from './example.ts'
 import { alwaysSent, byStatus, errorCodesOf, errorResponse, headersOf, memberOf } from './responses.ts'
 
@@ -212,7 +212,7 @@ function complete(made: OpenApiDocument, serverUrl: string, docsBase: string): O
   }
 
   function resolved(schema: Schema): Schema {
-    return schema.$ref === undefined ? schema : schemas[schema.$ref.replace(/^.*\//, '')]!
+    return schema.$ref === undefined ? schema : schemas[nameOf(schema.$ref)]!
   }
 
   function shared(code: ErrorCode, response: Response) {

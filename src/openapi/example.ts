@@ -1,5 +1,5 @@
 /** Examples of whole bodies, made from those of their members. */
-import type { Schema } from './document-types.ts'
+import { nameOf, type Schema } from './document-types.ts'
 
 /** Throws an error that names the member without one. `named`: the schemas behind `$ref`. */
 export function exampleOf(schema: Schema, named: Record<string, Schema>, path: string): unknown {
@@ -15,7 +15,7 @@ export function exampleOf(schema: Schema, named: Record<string, Schema>, path: s
     default: fallback,
   } = schema
   if ($ref !== undefined) {
-    const name = $ref.slice($ref.lastIndexOf('/') + 1)
+    const name = nameOf($ref)
     return exampleOf(named[name]!, named, name)
   }
   const given = [examples?.[0], only, fallback, values?.[0]].find((value) => value !== undefined)
