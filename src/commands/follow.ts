@@ -2,7 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { auditEvents } from '../../schemas/bounds.ts'
 import { type AuditEntry, type AuditFilter, type AuditLog, Unavailable } from '../stores.ts'
-import { untilStopped } from './until-stopped.ts'
+import { orStopped, untilStopped } from './until-stopped.ts'
 
 const pollMs = 1000
 /**
@@ -25,9 +25,7 @@ export async function followAudit(
   show: (entries: AuditEntry[]) => void,
 ): Promise<void> {
   const stopped = untilStopped()
-  const ended = new Promise<void>((resolve) => stopped.addEventListener('abort', () => resolve()))
-  // Not after the read in hand: it waits as long as Postgres does.
-  await Promise.race([follow(audit, filter, show, stopped), ended])
+  await orStopped(follow(audit, filter, show, stopped), stopped)
 }
 
 async function follow(

@@ -7,7 +7,7 @@ import { printable } from '../rules/printable.ts'
 import { type KeyStore, type RankBy, Unavailable } from '../stores.ts'
 import { command, moment, operator, table, withStores } from './command.ts'
 import { sort, topRows } from './options.ts'
-import { untilStopped } from './until-stopped.ts'
+import { orStopped, untilStopped } from './until-stopped.ts'
 
 const redrawMs = 1000
 /** Prints what has been read by then: with very many keys, a scan takes longer. */
@@ -80,12 +80,10 @@ async function live(read: () => Promise<Counters>): Promise<void> {
       if ([...String(typed)].some((key) => ['q', 'Q', ctrlC].includes(key))) quit.abort()
     })
   }
-  const ended = new Promise<void>((resolve) => stopped.addEventListener('abort', () => resolve()))
   // Without line wrap: wide characters take two columns each.
   stdout.write('\x1b[?1049h\x1b[?7l\x1b[?25l')
   try {
-    // Not after the read in hand: it waits as long as the servers do.
-    await Promise.race([redraw(read, stopped), ended])
+    await orStopped(redraw(read, stopped), stopped)
   } finally {
     stdout.write('\x1b[?25h\x1b[?7h\x1b[?1049l')
     if (stdin.isTTY) stdin.setRawMode(false).pause()

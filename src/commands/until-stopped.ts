@@ -6,3 +6,9 @@ export function untilStopped(): AbortSignal {
   process.stdout.once('error', stop)
   return stopping.signal
 }
+
+/** Does not wait at the signal for a read in hand: that waits as long as the servers do. */
+export function orStopped(work: Promise<void>, stopped: AbortSignal): Promise<void> {
+  const ended = new Promise<void>((resolve) => stopped.addEventListener('abort', () => resolve()))
+  return Promise.race([work, ended])
+}
