@@ -1,4 +1,5 @@
 /** Which secrets the existing keys were hashed under, and whether KEY_PREFIX fits them. */
+import { usable } from './key-rows.ts'
 import type { Query } from './pool.ts'
 
 export async function hasKeys(sql: Query): Promise<boolean> {
@@ -19,18 +20,17 @@ export const hasOnlyKeysOfOtherPrefixes = (sql: Query, prefix: string) =>
  * is refused. The owner is a subselect: with a join, the planner would read all users first.
  */
 async function hasOnlyOtherKeys(sql: Query, fits: ReturnType<Query>): Promise<boolean> {
-  const usable = sql`
+  const anyUsable = sql`
     select from api_keys k
-    where revoked_at is null and (expires_at is null or expires_at > now())
-      and (select deleted_at is null from users where users.id = k.user_id)`
-  const [row] = await sql`select exists (${usable}) and not exists (${usable} and ${fits}) as found`
+    where ${usable(sql)} and (select deleted_at is null from users where users.id = k.user_id)`
+  const [row] = await sql`select exists (${anyUsable}) and not exists (${anyUsable} and ${fits}) as found`
   return row!.found
 }
 
 /** Each usable key, with its owner. */
 export const usableKeys = (sql: Query) => sql`
   api_keys join users on users.id = user_id
-  where revoked_at is null and coalesce(expires_at, 'infinity') > now() and deleted_at is null`
+  where ${usable(sql)} and deleted_at is null`
 
 /** How many usable keys are stored under each secret, by its id. */
 export async function keysBySecret(sql: Query): Promise<Map<string, number>> {

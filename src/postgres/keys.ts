@@ -5,7 +5,7 @@
 import type { KeyCredential, KeyStore } from '../stores.ts'
 import { keysBySecret } from './hash-secrets.ts'
 import { createKeyChanges, type KeyChangesOptions } from './key-changes.ts'
-import { expiry, safeKeyId, seconds, stored, toKey } from './key-rows.ts'
+import { expiry, safeKeyId, seconds, stored, toKey, usable } from './key-rows.ts'
 import type { Pool, Query } from './pool.ts'
 
 interface KeyPools {
@@ -21,8 +21,6 @@ const ownedBy = (sql: Query, userId: string | null) =>
 
 const byteas = (hashes: string[]) => `{${hashes.map((hash) => `"\\\\x${hash}"`).join(',')}}`
 
-/** Uses the same expression as the index api_keys_not_revoked. */
-const usable = (sql: Query) => sql`revoked_at is null and coalesce(expires_at, 'infinity') > now()`
 const expired = (sql: Query) => sql`revoked_at is null and coalesce(expires_at, 'infinity') <= now()`
 
 /** Part of each statement, because a pooler may send every statement to another server. */
