@@ -185,11 +185,10 @@ const openCollector = ({ stores, log }: Shared) =>
   createCollector({
     counter: stores.counter,
     usage: stores.usage,
-    onIncomplete: (minute) =>
-      log.warn({ minute: new Date(minute * 60_000).toISOString() }, 'usage of this minute is incomplete'),
+    onIncomplete: (minute) => log.warn({ minute: startOf(minute) }, 'usage of this minute is incomplete'),
     onSkipped: (first, last) =>
       log.warn(
-        { first: new Date(first * 60_000).toISOString(), last: new Date(last * 60_000).toISOString() },
+        { first: startOf(first), last: startOf(last) },
         'this instance has stored no usage of these minutes; without another one they are incomplete',
       ),
     onFault: (error) =>
@@ -197,6 +196,8 @@ const openCollector = ({ stores, log }: Shared) =>
         ? log.info('usage is stored again')
         : log.warn({ reason: error.message }, 'usage is not stored; will be tried again'),
   })
+
+const startOf = (minute: number) => new Date(minute * 60_000).toISOString()
 
 /** Reports this instance to the others. */
 function openHeartbeat(
