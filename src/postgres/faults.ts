@@ -81,7 +81,7 @@ export function adviceOn(error: unknown): string | null {
 }
 
 /** Only its message tells: PgBouncer uses one SQLSTATE for most of its errors. */
-export function refusesParameter(error: unknown): boolean {
+function refusesParameter(error: unknown): boolean {
   return /unsupported startup parameter/.test(String((error as { message?: unknown }).message))
 }
 
