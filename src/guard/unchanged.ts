@@ -35,7 +35,7 @@ export function createUnchanged(): Unchanged {
   let fromMs = Infinity
   /** When the instance learned of the last change of a key or a user. */
   const changedAtMs = new Map<string, number>()
-  const hasChangedSince = (id: string, readAtMs: number) => changedAtMs.get(id)! >= readAtMs
+  const hasChangedSince = (id: string, readAtMs: number) => (changedAtMs.get(id) ?? -Infinity) >= readAtMs
 
   return {
     latest,
