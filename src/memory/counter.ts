@@ -58,8 +58,8 @@ export function createMemoryCounter(options: MemoryCounterOptions = {}): Counter
       return alone
     },
     confirm() {},
-    async scan(minute, visit, { signal } = {}) {
-      const scanned = await visitCounts(counts.of(minute), visit, { signal })
+    async scan(minute, visit, { signal, above } = {}) {
+      const scanned = await visitCounts(counts.of(minute), visit, { signal, above })
       return { complete: !signal?.aborted, scanned, mode: 'memory', fault: null }
     },
     async countsOf(keyIds, minutes) {

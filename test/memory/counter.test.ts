@@ -101,3 +101,16 @@ t.test('a minute in which an earlier process was killed may lack counts, and no 
   counter.restore!(8, [], true)
   t.strictSame([7, 8, 9].map(counter.mayLackCounts), [false, true, false])
 })
+
+t.test('a scan visits only counts above the one asked for, and reads all', async (t) => {
+  const counter = createMemoryCounter()
+  counter.restore!(
+    7,
+    [1, 2, 3].map((count) => ({ keyId: `apk_${count}`, count })),
+    false,
+  )
+  const visited: number[] = []
+  const visit = (slice: { count: number }[]) => void visited.push(...slice.map(({ count }) => count))
+  t.match(await counter.scan(7, visit, { above: () => 1 }), { complete: true, scanned: 3 })
+  t.strictSame(visited, [2, 3])
+})
