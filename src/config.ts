@@ -82,12 +82,12 @@ const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']
 type Env = Record<string, string | undefined>
 
 export function readConfig(env: Env = process.env): Readonly<Config> {
-  const { faults, given, read, integer, text, secret } = createReader(env)
+  const { faults, given, read, integer, text, address, secret } = createReader(env)
   const maxRateLimitRpm = integer('MAX_RATE_LIMIT_RPM', rateLimitMax, 1, rateLimitMax)
   const config: Config = {
-    host: text('HOST', '127.0.0.1', 'an address or host name', /^[0-9A-Za-z.:_-]+$/),
+    host: address('HOST'),
     port: integer('PORT', 3000, 0, 65535),
-    opsHost: text('OPS_HOST', '127.0.0.1', 'an address or host name', /^[0-9A-Za-z.:_-]+$/),
+    opsHost: address('OPS_HOST'),
     opsPort: integer('OPS_PORT', 9464, 0, 65535),
     opsTokens: read<Config['opsTokens']>(
       'OPS_TOKEN',
@@ -212,12 +212,13 @@ function createReader(env: Env) {
     read(name, fallback, `a whole number from ${min} to ${max}`, (text) => wholeNumber(text, min, max))
   const text = (name: string, fallback: string, rule: string, pattern: RegExp) =>
     read(name, fallback, rule, (value) => (pattern.test(value) ? value : undefined))
+  const address = (name: string) => text(name, '127.0.0.1', 'an address or host name', /^[0-9A-Za-z.:_-]+$/)
   const secret = (name: string, minLength: number) =>
     read<string | null>(name, null, `at least ${minLength} characters long`, (value) =>
       value.length >= minLength ? value : undefined,
     )
 
-  return { faults, given, read, integer, text, secret }
+  return { faults, given, read, integer, text, address, secret }
 }
 
 export const workersMax = 128
