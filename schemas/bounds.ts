@@ -28,6 +28,9 @@ export const namePattern = '^[^\\p{Cc}\\p{Cs}]*[^\\p{Cc}\\p{Cs}\\s][^\\p{Cc}\\p{
  */
 export const lookupPattern = '^\\s*[^\\p{Cc}\\p{Cs}\\s]([^\\p{Cc}\\p{Cs}]|[\\t-\\r])*$'
 
+/** At most `KEY_PREFIX` (16), an underscore and 4 characters: a whole key does not fit. */
+export const displayPrefixPattern = '^[0-9A-Za-z_]{1,21}$'
+
 /** A year. */
 export const graceMaxS = 31_536_000
 

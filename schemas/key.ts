@@ -3,7 +3,15 @@
  * value, so that the rule and the advice stay together.
  */
 import { type Static, type TObject, Type } from '@sinclair/typebox'
-import { expiresAtEndS, graceMaxS, keyStates, nameMaxLength, namePattern, rateLimitMax } from './bounds.ts'
+import {
+  displayPrefixPattern,
+  expiresAtEndS,
+  graceMaxS,
+  keyStates,
+  nameMaxLength,
+  namePattern,
+  rateLimitMax,
+} from './bounds.ts'
 import { IdFilter, Limit, listOf, OneOf, StartingAfter } from './list.ts'
 
 const nullable = { type: ['integer', 'null'] }
@@ -165,11 +173,8 @@ export const AdminCreateKeyBody = Type.Object(
   },
 )
 
-/**
- * A prefix is at most `KEY_PREFIX` (16), an underscore and 4 characters: a whole key does not fit.
- */
 const KeyPrefix = Type.String({
-  pattern: '^[0-9A-Za-z_]{1,21}$',
+  pattern: displayPrefixPattern,
   description: 'Only keys with this `key_prefix`.',
   suggestion: 'Send the `key_prefix` of a key, once: its first characters, never a whole key.',
 })

@@ -1,5 +1,5 @@
 /** latchkey keys …: for the operator, for any user and without a key. */
-import type { KeyState } from '../../schemas/bounds.ts'
+import { displayPrefixPattern, type KeyState } from '../../schemas/bounds.ts'
 import { tallySecrets } from '../rules/key-hasher.ts'
 import { tokenFormat } from '../rules/token.ts'
 import { adminKeyBody, type ExpiresInPast, type StoredKey } from '../stores.ts'
@@ -109,7 +109,7 @@ const list = command<{ user?: string; prefix?: string; status?: KeyState }>('lis
   options: [user, prefix, status],
   async run({ config, options: { user: userId = null, prefix, status } }) {
     if (userId === null && prefix === undefined) throw new Error('keys list needs --user or --prefix')
-    if (prefix !== undefined && !/^[0-9A-Za-z_]{1,21}$/.test(prefix))
+    if (prefix !== undefined && !new RegExp(displayPrefixPattern).test(prefix))
       throw new Error('--prefix takes the first characters as shown; for a whole key: latchkey lookup -')
     const format = tokenFormat(config.tokenPrefix)
     if (prefix !== undefined && prefix.length !== format.displayPrefixLength)
