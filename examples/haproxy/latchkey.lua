@@ -28,7 +28,7 @@ end
 
 local function ask(txn)
   local from = txn.http:req_get_headers()
-  -- `OPTIONS *` and CONNECT have no path.
+  -- `OPTIONS *` has no path.
   local path = txn.sf:pathq()
   if path == '' then path = txn.sf:url() end
   local to = {

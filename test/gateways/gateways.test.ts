@@ -2,6 +2,7 @@
 // becomes of them.
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, request } from 'node:http'
+import { connect as connectHttp2 } from 'node:http2'
 import { type AddressInfo, connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { Value } from '@sinclair/typebox/value'
@@ -44,6 +45,18 @@ service.on('upgrade', ({ headers }: IncomingMessage, socket) => {
   socket.write('Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n')
   socket.write(`X-Headers: ${JSON.stringify(headers)}\r\n\r\n`)
   socket.on('error', () => {}).pipe(socket)
+})
+/** What follows a CONNECT. The service answers it with 200. */
+let tunnelled = ''
+service.on('connect', (_request, socket, head) => {
+  served++
+  tunnelled += head
+  socket
+    .on('error', () => {})
+    .on('data', (bytes) => {
+      tunnelled += bytes
+    })
+  socket.write('HTTP/1.1 200 OK\r\n\r\n')
 })
 await once(service, 'listening')
 t.teardown(() => service.close().closeAllConnections())
@@ -96,7 +109,7 @@ t.test('haproxy: an action that fails lets nobody in', async (t) => {
   t.ok(asked > 0, 'the action was run')
 })
 
-for (const { name, port } of gateways) {
+for (const { name, url, port } of gateways) {
   t.test(`${name}: a good key passes, and the service learns whose it is`, async (t) => {
     await until('the gateway is ready', () => usable(port))
     const body = 'x'.repeat(100_000)
@@ -172,6 +185,28 @@ for (const { name, port } of gateways) {
       t.ok(!isTunnel || to === 'websocket', `${upgrades.join(' and ')}: ${head}`)
       if (upgrades[0] === 'h2c' && upgrades.length === 1) t.match(head, /^HTTP\/1.1 200 /, 'a plain request')
     }
+  })
+
+  t.test(`${name}: CONNECT opens no tunnel, in which no request would be checked or counted`, async (t) => {
+    const before = served
+    tunnelled = ''
+    const hidden = `GET /hidden HTTP/1.1\r\nHost: x\r\n${forged.join('\r\n')}\r\n\r\n`
+    const client = connect(port, '127.0.0.1')
+    t.teardown(() => client.destroy())
+    client.write(`CONNECT x:80 HTTP/1.1\r\nHost: x:80\r\n${bearer(caller.token)}\r\n\r\n${hidden}`)
+    t.match(String((await once(client, 'data'))[0]), /^HTTP\/1.1 40[05] /)
+
+    // The only one here that takes both versions on one port without TLS.
+    if (name === 'haproxy') {
+      const session = connectHttp2(url)
+      t.teardown(() => session.destroy())
+      const authorization = `Bearer ${caller.token}`
+      const stream = session.request({ ':method': 'CONNECT', ':authority': 'x:80', authorization })
+      stream.on('error', () => {}).end(hidden)
+      const [answer] = await once(stream, 'response')
+      t.equal(answer[':status'], 405)
+    }
+    t.strictSame([served - before, tunnelled], [0, ''])
   })
 
   t.test(`${name}: the service gets a Host, also from a client of HTTP/1.0`, async (t) => {
