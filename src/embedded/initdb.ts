@@ -16,7 +16,7 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { type Launch, run } from './as-unprivileged.ts'
 import type { Binaries } from './binaries.ts'
 import { type DataDir, hasDatabase } from './data-dir.ts'
@@ -52,7 +52,7 @@ export function makeCluster(dir: DataDir, binaries: Binaries, launch: Launch): v
       input,
       timeout: setUpMsMax,
     })
-    if (!ok) throw new Error(`Postgres could not be set up in ${dir.path}: ${why}`)
+    if (!ok) throw new Error(`Postgres could not be set up in ${dir.path}: ${plainly(why, binaries)}`)
   }
   try {
     if (launch.owner !== null) chownSync(work, launch.owner, launch.owner)
@@ -68,6 +68,12 @@ export function makeCluster(dir: DataDir, binaries: Binaries, launch: Launch): v
     rmSync(work, { recursive: true, force: true })
   }
 }
+
+/** initdb runs postgres through a shell, with its path in double quotes. */
+const plainly = (why: string, { initdb }: Binaries): string =>
+  /needed by initdb but was not found/.test(why) && /["$`]|\\\\/.test(initdb)
+    ? `initdb fails if its path has one of " $ \` or \\\\, and it is in ${dirname(initdb)}: install Latchkey elsewhere, or set DATABASE_URL to the address of your own Postgres`
+    : why
 
 /**
  * One statement a line, as single-user mode wants them. The password is on disk first: without it

@@ -4,6 +4,7 @@ import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import fs, {
   chmodSync,
+  copyFileSync,
   existsSync,
   mkdirSync,
   readdirSync,
@@ -20,7 +21,11 @@ import { hostname, tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import threads from 'node:worker_threads'
 import t from 'tap'
+import { chooseLaunch } from '../../src/embedded/as-unprivileged.ts'
+import { findBinaries } from '../../src/embedded/binaries.ts'
+import { openDataDir } from '../../src/embedded/data-dir.ts'
 import { fileFault, lastRelevantLine } from '../../src/embedded/faults.ts'
+import { makeCluster } from '../../src/embedded/initdb.ts'
 import { takeLock, watchLock } from '../../src/embedded/lock.ts'
 import { openEmbeddedPostgres } from '../../src/embedded/postgres.ts'
 import { isAlive } from '../../src/embedded/processes.ts'
@@ -566,6 +571,22 @@ t.test('a start that cannot work fails with one plain line', async (t) => {
     renameSync(`${file}.moved`, file)
     t.equal(existsSync(join(dataDir, 'postgres', 'postmaster.pid')), false, 'no Postgres is left running')
   }
+})
+
+t.test('a path of its own that initdb cannot use is named', async (t) => {
+  const parent = parentDir(t)
+  const dir = openDataDir(join(parent, 'data'))
+  const shipped = findBinaries(dir.libraries)
+  const bin = join(parent, 'a$b', 'bin')
+  mkdirSync(bin, { recursive: true })
+  symlinkSync(join(dirname(shipped.initdb), '../lib'), join(bin, '../lib'))
+  const copy = (program: string) => {
+    copyFileSync(program, join(bin, basename(program)))
+    return join(bin, basename(program))
+  }
+  const binaries = { ...shipped, initdb: copy(shipped.initdb), postgres: copy(shipped.postgres) }
+  const message = `: initdb fails if its path has one of " $ \` or \\\\, and it is in ${bin}: install Latchkey elsewhere`
+  t.throws(() => makeCluster(dir, binaries, chooseLaunch(binaries, dir).launch), { message })
 })
 
 t.test('a full disk is named, not what follows from it', async (t) => {
