@@ -88,7 +88,9 @@ export function createInstance(world: World, process: Process): Instance {
   const { client, check: checkConnections } = createClient(time, chance, process, {
     service: redis,
     link: links.redis,
-    onRun: world.onRun,
+    onRun(sentAtMs) {
+      if (!process.clockJumped) world.onRun(sentAtMs)
+    },
     trace,
   })
   let invalidateCopies = () => {}
