@@ -89,6 +89,7 @@ export function createUsageStore({ management, usage, rollups }: UsagePools): Us
       }),
 
     // A counting clock that is ahead must not end a minute early: more requests will be counted in it.
+    // What was whole stays so if a later pass is not: had a process begun to count, `report` had cleared it.
     finish: (minute, { whole, done }) =>
       usage.run(async (sql) => {
         const [row] = await sql`
@@ -98,7 +99,10 @@ export function createUsageStore({ management, usage, rollups }: UsagePools): Us
             ) end, ${done} and starts_at + interval '1 minute' <= clock_timestamp()
           from (select ${startOf(sql, minute)} as starts_at) as minute
           on conflict (starts_at) do update set
-            stored = case when ${done} or known.unreported <= 0 then excluded.stored end,
+            stored = case
+              when known.unreported <= 0 then coalesce(excluded.stored, known.stored)
+              when ${done} then excluded.stored
+            end,
             is_done = excluded.is_done, claimed_until = '-infinity'
           where not known.is_done
           returning ${isIncomplete(sql)} as is_incomplete`

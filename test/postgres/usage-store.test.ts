@@ -97,6 +97,34 @@ t.test('finishing a minute again does not reopen it', async (t) => {
   t.strictSame((await read(key.id, 'minute', [minute, minute + 1], { now: minute + 2 })).incomplete, [])
 })
 
+t.test('what was stored whole is not lost with a later pass that is not', async (t) => {
+  const key = await makeKey(user.id)
+  const minute = yesterday + 50
+  const incomplete = async () =>
+    (await read(key.id, 'minute', [minute, minute + 1], { now: minute + 2 })).incomplete
+  const begin = () => usage.report(minute, { requests: 0, unreported: 1 })
+  const end = (requests: number) => usage.report(minute, { requests, unreported: -1 })
+  await begin()
+  await usage.store(minute, [{ keyId: key.id, count: 3 }])
+  await end(3)
+  t.equal(await usage.finish(minute, { whole: true, done: false }), true)
+  t.equal(await usage.finish(minute, { whole: false, done: false }), true)
+  t.strictSame(await incomplete(), [])
+  await begin()
+  t.equal(await usage.finish(minute, { whole: false, done: false }), false)
+  t.strictSame(await incomplete(), [at(minute)], 'another process has begun to count')
+  await end(0)
+  t.equal(await usage.finish(minute, { whole: true, done: false }), true)
+  t.equal(await usage.finish(minute, { whole: false, done: true }), true)
+  await usage.report(minute, { requests: 1 })
+  t.strictSame(await incomplete(), [at(minute)], 'a request that is reported later is missing')
+  // As by a clock that was ahead, while the process counts on.
+  const ahead = midnight + 1440
+  await usage.report(ahead, { requests: 0, unreported: 1 })
+  t.equal(await usage.finish(ahead, { whole: true, done: true }), true)
+  t.equal(await usage.finish(ahead, { whole: false, done: true }), false)
+})
+
 t.test('one claims a minute; another one if the first has stored nothing of it for a while', async (t) => {
   const minute = yesterday + 10
   t.equal(await usage.claim(minute), 'claimed')
