@@ -11,7 +11,7 @@ export interface Watched {
   cache: Pick<KeyCache, 'size'>
   gate: Pick<Gate, 'cacheHits' | 'cacheMisses'>
   postgresDown: () => boolean
-  collector: Pick<Collector, 'lagS'>
+  collector: Pick<Collector, 'lagS' | 'rollUpLagS'>
 }
 
 export function watchGauges(
@@ -39,6 +39,11 @@ export function watchGauges(
     'latchkey_usage_lag_seconds',
     'By how much the next minute of usage to be stored is late.',
     collector.lagS,
+  )
+  gauge(
+    'latchkey_usage_rollup_lag_seconds',
+    'For how long rolling up hours and days of usage has been due.',
+    collector.rollUpLagS,
   )
   gauge('latchkey_key_cache_entries', 'Keys in the cache.', () => cache.size())
   new Gauge({

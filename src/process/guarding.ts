@@ -195,6 +195,13 @@ const openCollector = ({ stores, log }: Shared) =>
       error === null
         ? log.info('usage is stored again')
         : log.warn({ reason: error.message }, 'usage is not stored; will be tried again'),
+    onRollUpFault: (error) =>
+      error === null
+        ? log.info('hours and days of usage are rolled up again')
+        : log.warn(
+            { reason: error.message },
+            'hours and days of usage are not rolled up; will be tried again',
+          ),
   })
 
 const startOf = (minute: number) => new Date(minute * 60_000).toISOString()

@@ -22,6 +22,8 @@ export interface CollectorOptions {
   onSkipped: (first: number, last: number) => void
   /** Called with the reason when nothing can be stored, and with null when storing works again. */
   onFault: (error: Error | null) => void
+  /** The same of rolling up. */
+  onRollUpFault: (error: Error | null) => void
 }
 
 export interface Collector {
@@ -34,6 +36,8 @@ export interface Collector {
   tick(): Promise<void>
   /** Seconds by which the next minute to be stored is late. */
   lagS(): number
+  /** Seconds for which a roll-up has been due. */
+  rollUpLagS(): number
   /** Stores what there is of this minute, within 5 s. Never rejects. */
   close(): Promise<void>
 }
@@ -52,7 +56,7 @@ const leaveMs = 15_000
 const reportsMax = 1440
 
 export function createCollector(options: CollectorOptions): Collector {
-  const { counter, usage, onIncomplete, onSkipped, onFault } = options
+  const { counter, usage, onIncomplete, onSkipped, onFault, onRollUpFault } = options
   /** What is not reported yet, by minute. */
   const reports = new Map<number, Required<UsageReport>>()
   /** Minutes that were reported as begun, but not yet as ended. */
@@ -64,9 +68,9 @@ export function createCollector(options: CollectorOptions): Collector {
   /** A minute whose other requests this instance cannot see, and until when it is left to the others. */
   let left = { minute: 0, untilMs: 0 }
   let openMinute = 0
-  let rolledUpMinute = 0
+  /** The last minute in which nothing was left to roll up. */
+  let rolledUpMinute: number | null = null
   let clock = { nowMs: 0, monoMs: 0 }
-  let isFaulty = false
   let isClosed = false
   let timer: NodeJS.Timeout | undefined
 
@@ -159,6 +163,7 @@ export function createCollector(options: CollectorOptions): Collector {
     // At first, or after the clock was ahead. The counters of a minute that ended over a minute ago
     // may already have expired.
     if (doneThrough === null || doneThrough >= current) doneThrough = current - 2
+    if (rolledUpMinute === null || rolledUpMinute > current) rolledUpMinute = current - 1
     if (!begun.has(current)) {
       begun.add(current)
       add(current, { requests: 0, unreported: 1, mayLackCounts: false })
@@ -198,20 +203,30 @@ export function createCollector(options: CollectorOptions): Collector {
     return Math.max(0, nowMs() / 1000 - (doneThrough + 2) * 60)
   }
 
-  function noteFault(error: Error) {
-    if (isClosed || isFaulty) return
-    isFaulty = true
-    onFault(error)
+  function rollUpLagS() {
+    if (rolledUpMinute === null) return 0
+    return Math.max(0, nowMs() / 1000 - (rolledUpMinute + 1) * 60)
   }
 
+  function onceEach(onChange: (error: Error | null) => void) {
+    let isFaulty = false
+    return (error: Error | null) => {
+      if (isClosed || isFaulty === (error !== null)) return
+      isFaulty = !isFaulty
+      onChange(error)
+    }
+  }
+  const noteStoring = onceEach(onFault)
+  const noteRollUp = onceEach(onRollUpFault)
+
   async function tick() {
-    const parts = [opening, storing, rollingUp].map(({ run }) => run())
+    const parts = [opening.run(), storing.run()]
     // At once: another part may wait for its deadline.
-    for (const part of parts) part.catch(noteFault)
+    for (const part of parts) part.catch(noteStoring)
+    const rolledUp = rollingUp.run().then(() => noteRollUp(null), noteRollUp)
     const failed = (await Promise.allSettled(parts)).some(({ status }) => status === 'rejected')
-    if (isClosed || !isFaulty || failed || lagS() > 0) return
-    isFaulty = false
-    onFault(null)
+    if (!failed && lagS() === 0) noteStoring(null)
+    await rolledUp
   }
 
   /** A minute begins at once: if this process is killed before that is reported, nothing shows it. */
@@ -259,6 +274,7 @@ export function createCollector(options: CollectorOptions): Collector {
     },
     tick,
     lagS,
+    rollUpLagS,
     async close() {
       isClosed = true
       clearTimeout(timer)

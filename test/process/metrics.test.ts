@@ -139,7 +139,8 @@ t.test('the gauges show the state at the moment of the scrape', async (t) => {
   const gate = { cacheHits: 3, cacheMisses: 1 }
   let isDown = false
   const postgresDown = () => isDown
-  watchGauges(metrics.registry, { counter, cache, gate, postgresDown, collector: { lagS: () => 2.5 } })
+  const collector = { lagS: () => 2.5, rollUpLagS: () => 70 }
+  watchGauges(metrics.registry, { counter, cache, gate, postgresDown, collector })
   const read = () =>
     Promise.all(
       [
@@ -148,18 +149,19 @@ t.test('the gauges show the state at the moment of the scrape', async (t) => {
         'latchkey_redis_degraded_cause{cause="tls"}',
         'latchkey_postgres_degraded',
         'latchkey_usage_lag_seconds',
+        'latchkey_usage_rollup_lag_seconds',
         'latchkey_key_cache_entries',
         'latchkey_key_cache_reads_total{result="hit"}',
         'latchkey_key_cache_reads_total{result="miss"}',
       ].map((sample) => sampleOf(metrics, sample)),
     )
-  t.strictSame(await read(), [0, 0, 0, 0, 2.5, 7, 3, 1])
+  t.strictSame(await read(), [0, 0, 0, 0, 2.5, 70, 7, 3, 1])
   counter.mode = () => 'local'
   counter.outages = () => [{ cause: 'timeout', reason: 'no reply' }]
   isDown = true
   cache.size = () => 8
   gate.cacheHits++
-  t.strictSame(await read(), [1, 1, 0, 1, 2.5, 8, 4, 1])
+  t.strictSame(await read(), [1, 1, 0, 1, 2.5, 70, 8, 4, 1])
   counter.outages = () => (['timeout', 'tls'] as const).map((cause) => ({ cause, reason: 'not now' }))
   t.strictSame((await read()).slice(1, 3), [1, 1], 'servers of a cluster may fail differently')
   counter.mode = () => 'memory'

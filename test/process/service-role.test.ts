@@ -131,6 +131,10 @@ t.test('everything the service does works as the service role', async (t) => {
 t.test('a grant that is missing is a 503, and the log and the command line say what to do', async (t) => {
   const missing = 'permission denied for table'
   const advice = 'check the grants: "A role without DDL" in docs/operations.md'
+  await execute(owner, [
+    `insert into key_usage (starts_at, key_id, requests, limited) values (now() - interval '5 hours', 'apk_1', 1, 0)`,
+    'revoke insert on key_usage_hours from latchkey_service',
+  ])
   const instance = await startInstance(t, { ...services, databaseUrl: service })
   const { token, userId } = await makeCaller(instance)
   const as = externalEnv({ databaseUrl: service, redisUrl: null })
@@ -139,6 +143,10 @@ t.test('a grant that is missing is a 503, and the log and the command line say w
   t.equal((await instance.ask('POST', '/v1/keys', { token, json: { name: 'a' } })).status, 503)
   const reason = (pool: string) => `Postgres (${pool}): ${missing} api_keys; ${advice}`
   t.ok(instance.log.some((line) => line.reason === reason('management')))
+  const rollUpFault = await until('rolling up fails', () =>
+    instance.log.find(({ msg }) => msg === 'hours and days of usage are not rolled up; will be tried again'),
+  )
+  t.equal(rollUpFault.reason, `Postgres (rollups): ${missing} key_usage_hours; ${advice}`)
   const { stderr } = await runWith(as, 'keys', 'create', '--user', userId, '--name', 'a')
   t.equal(stderr, `latchkey: ${reason('operator')}\n`)
   await execute(owner, [...grants, 'revoke select on schema_version from latchkey_service'])

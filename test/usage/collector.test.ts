@@ -28,25 +28,34 @@ const { usage } = instances[0]!.service.stores
 const redis = services.connectRedis()
 t.teardown(() => redis.disconnect())
 
+interface Seen {
+  incomplete: number[]
+  skipped: [number, number][]
+  faults: (string | null)[]
+  rollUpFaults: (string | null)[]
+}
+
 /** A collector that finds it that late. Its own reports and claims are those of one more instance. */
 function collectorAt(
   nowMs: number | (() => number),
   counter: Counter,
   options: Partial<CollectorOptions> = {},
-): Collector & { incomplete: number[]; skipped: [number, number][]; faults: (string | null)[] } {
+): Collector & Seen {
   const now = async () => (typeof nowMs === 'number' ? nowMs : nowMs())
   const incomplete: number[] = []
   const skipped: [number, number][] = []
   const faults: (string | null)[] = []
+  const rollUpFaults: (string | null)[] = []
   const collector = createCollector({
     counter: { ...counter, now },
     usage,
     onIncomplete: (minute) => incomplete.push(minute),
     onSkipped: (first, last) => skipped.push([first, last]),
     onFault: (error) => faults.push(error?.message ?? null),
+    onRollUpFault: (error) => rollUpFaults.push(error?.message ?? null),
     ...options,
   })
-  return { ...collector, incomplete, skipped, faults }
+  return { ...collector, incomplete, skipped, faults, rollUpFaults }
 }
 /** A counter in memory that scans in another mode. As Redis, it outlives who reads it. */
 function scannedAs(mode: CountingMode, options: MemoryCounterOptions): Counter {
@@ -821,6 +830,48 @@ t.test('a fault is reported at once, while other work is still waiting', async (
   t.strictSame(collector.faults, ['gone'])
 })
 
+t.test('a fault of rolling up hides none of storing, and shows how old it is', async (t) => {
+  let minute = 1000
+  let [mayRollUp, mayStore] = [false, true]
+  const collector = collectorOn(
+    () => minute * 60_000 + 3000,
+    {
+      async rollUp() {
+        if (!mayRollUp) throw new Unavailable('no roll-ups')
+        return false
+      },
+      async store() {
+        if (!mayStore) throw new Unavailable('no storing')
+      },
+    },
+    {
+      scan: async (_minute, visit) => {
+        await visit([{ keyId: 'apk_1', count: 1 }], 1)
+        return { complete: true, scanned: 1, mode: 'shared', fault: null }
+      },
+    },
+  )
+  const overdueS = () => Math.floor(collector.rollUpLagS())
+  t.equal(overdueS(), 0, 'it has not looked yet')
+  await collector.tick()
+  await collector.tick()
+  t.strictSame([collector.faults, collector.rollUpFaults, overdueS()], [[], ['no roll-ups'], 3])
+  minute += 60
+  mayStore = false
+  await collector.tick()
+  t.strictSame([collector.faults, overdueS()], [['no storing'], 3603])
+  mayRollUp = true
+  await collector.tick()
+  t.strictSame([collector.rollUpFaults, overdueS()], [['no roll-ups', null], 0])
+  mayStore = true
+  await collector.tick()
+  t.strictSame(collector.faults, ['no storing', null])
+  mayRollUp = false
+  minute -= 30
+  await collector.tick()
+  t.equal(overdueS(), 3, 'its clock was ahead')
+})
+
 t.test('what fails after a stop is not reported', async (t) => {
   let fail: ((error: Error) => void) | undefined
   const rollUp = () =>
@@ -833,7 +884,7 @@ t.test('what fails after a stop is not reported', async (t) => {
   await collector.close()
   fail!(new Unavailable('closed'))
   await ticked
-  t.strictSame(collector.faults, [])
+  t.strictSame([...collector.faults, ...collector.rollUpFaults], [])
 })
 
 t.test('a stop waits no longer than 5 s for servers that do not answer', async (t) => {
