@@ -181,11 +181,14 @@ function createRequestGuard(config: Config, { stores, metrics, log }: Shared, pa
   }
 }
 
-const openCollector = ({ stores, log }: Shared) =>
+const openCollector = ({ stores, metrics, log }: Shared) =>
   createCollector({
     counter: stores.counter,
     usage: stores.usage,
-    onIncomplete: (minute) => log.warn({ minute: startOf(minute) }, 'usage of this minute is incomplete'),
+    onIncomplete(minute) {
+      metrics.usageIncomplete()
+      log.warn({ minute: startOf(minute) }, 'usage of this minute is incomplete')
+    },
     onSkipped: (first, last) =>
       log.warn(
         { first: startOf(first), last: startOf(last) },

@@ -32,6 +32,8 @@ export interface Metrics {
   auditCommit(seconds: number): void
   redisCall(call: (typeof redisCalls)[number], seconds: number): void
   redisOutage(): void
+  /** This instance has found a minute of usage to be incomplete. */
+  usageIncomplete(): void
   /** How many counters were read in Redis, for usage or a dashboard. */
   countersScanned(counters: number): void
   /** How long work waited for a connection of this pool, or until it gave up. */
@@ -77,6 +79,11 @@ export function createMetrics(): Metrics {
   const redisOutages = new PromCounter({
     name: 'latchkey_redis_outages_total',
     help: 'How often Redis, or one of its nodes, went down for this instance.',
+    registers: [registry],
+  })
+  const incompleteMinutes = new PromCounter({
+    name: 'latchkey_usage_incomplete_minutes_total',
+    help: 'Minutes of usage that this instance has found to be incomplete.',
     registers: [registry],
   })
   const scanned = new PromCounter({
@@ -132,6 +139,7 @@ export function createMetrics(): Metrics {
       redisCalls,
     ),
     redisOutage: () => redisOutages.inc(),
+    usageIncomplete: () => incompleteMinutes.inc(),
     countersScanned: (counters) => scanned.inc(counters),
     postgresWait: histogram(
       'latchkey_postgres_wait_seconds',

@@ -99,6 +99,23 @@ t.test('a token with our prefix is looked up, whatever its form', async (t) => {
   }
 })
 
+t.test('minutes of usage that are found to be incomplete are counted', async (t) => {
+  const instance = await startInstance(t, services)
+  const counted = async () => {
+    const text = await instance.service.metrics.registry.metrics()
+    return Number(text.match(/^latchkey_usage_incomplete_minutes_total (\d+)$/m)?.[1])
+  }
+  t.equal(await counted(), 0, 'from the start')
+  const { counter } = instance.service.stores
+  const now = counter.now
+  // As for a machine that slept.
+  counter.now = async () => (await now()) + 600_000
+  await until('it has found one that may have expired', () =>
+    instance.log.some(({ msg }) => msg === 'usage of this minute is incomplete'),
+  )
+  t.equal(await counted(), 1)
+})
+
 t.test('refusals are written on connections of their own', async (t) => {
   const instance = await startInstance(t, services)
   t.equal((await instance.ask('GET', '/v1/verify')).status, 401)
