@@ -68,6 +68,16 @@ const silentShare = 0.95
  */
 const silentPauseMs = 1000
 const silentPauseGrowth = 4
+/**
+ * A firewall may forget connections again and again. If work of the kind that was silent succeeds on
+ * a new connection, only the old ones were broken, so the next loss is healed at once too. That may
+ * be wrong: while commits hang, a change that changes nothing succeeds. So it counts only while a
+ * pool has at most eight times its connections open, with those that the server has not closed. For
+ * all pools, that is about the 100 that Postgres allows by default. Linux gives up a lost connection
+ * after about 15 minutes, so in this time eight losses are healed at once. A server that answers
+ * once and hangs, over and over, has at most 15 times a pool's connections after an hour.
+ */
+const openSetsMax = 8
 /** How often to check whether the server works again, which ends the pause. */
 const silentCheckMs = 1000
 /**
@@ -86,6 +96,8 @@ export function createPool(options: PoolOptions): Pool {
   let readOnly = false
   let nextSearchMs = 0
   let pauseMs = 0
+  /** For what kind of work silent connections were last replaced. */
+  let silentKind: Kind | undefined
   let isClosed = false
   const connectOptions = {
     connect_timeout: 2,
@@ -140,6 +152,7 @@ export function createPool(options: PoolOptions): Pool {
     const from = current
     const connection = from.free.pop()!
     const place: Place = {
+      kind,
       connection,
       from,
       startedAtMs: performance.now(),
@@ -178,6 +191,7 @@ export function createPool(options: PoolOptions): Pool {
         if (!places.has(place)) return
         if (leftMs() > 0) return renewIfSilent(place)
         pauseMs = pauseMs === 0 ? silentPauseMs : pauseMs * silentPauseGrowth
+        silentKind = place.kind
         renew(place.from)
       },
       Math.min(Math.max(0, leftMs()), silentCheckMs),
@@ -185,9 +199,10 @@ export function createPool(options: PoolOptions): Pool {
     renewing.unref()
   }
 
-  /** Reads may succeed while commits hang, so a success alone proves nothing. */
-  function endPause() {
-    if (server.openConnections() <= max) pauseMs = 0
+  /** Called after a success. Reads may succeed while commits hang, so not each one ends the pause. */
+  function endPause({ kind, from }: Place) {
+    const helped = kind === silentKind && from === current
+    if (server.openConnections() <= max * (helped ? openSetsMax : 1)) pauseMs = 0
   }
 
   /** Works out from an error whether the connection is still usable. */
@@ -223,7 +238,7 @@ export function createPool(options: PoolOptions): Pool {
       try {
         const { connection, from } = place
         const result = await work(connection.sql, () => noteReadOnly(from))
-        endPause()
+        endPause(place)
         return result
       } catch (error) {
         judge(error, place)
@@ -282,6 +297,7 @@ function connectionOf(client: Sql): Connection {
 }
 
 interface Place {
+  readonly kind: Kind
   readonly connection: Connection
   readonly from: Connections
   readonly startedAtMs: number

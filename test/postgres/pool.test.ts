@@ -106,6 +106,43 @@ t.test('new connections serve at once when the open ones fall silent, as in a fa
   t.strictSame(await outcomes(times(max, () => ask(pool))), [null, null])
 })
 
+t.test('connections that are lost again and again are replaced each time, up to a bound', async (t) => {
+  const network = await startTcpProxy(t, server.url)
+  const pool = open(t, { url: network.url, max: 1 })
+  const succeeds = async (kind: 'run' | 'change') =>
+    (await outcomes([pool[kind]((sql) => sql`select`)]))[0] === null
+  await untilAnswered(pool)
+  const healsALoss = async (kind: 'run' | 'change') => {
+    network.forget()
+    t.equal(await succeeds(kind), false)
+    return until('it succeeds again', () => succeeds(kind), 2000).catch(() => false)
+  }
+  let healed = 0
+  while (healed < 20 && (await healsALoss(healed % 2 ? 'change' : 'run'))) healed++
+  // A server that answers once and hangs, over and over, looks the same and keeps each connection.
+  t.ok(healed >= 8 && healed <= 10, `${healed} losses are healed`)
+})
+
+t.test('work that ends late on an old connection says nothing of the new ones', async (t) => {
+  const network = await startTcpProxy(t, server.url)
+  // More than the first pause.
+  const pool = open(t, { url: network.url, max: 1, timeoutMs: 1100 })
+  let begun = 0
+  let endEarlier = () => {}
+  const lateWork = () =>
+    pool.run(async (sql) => {
+      await sql`select`
+      begun++
+      network.forget()
+      endEarlier()
+      await new Promise<void>((resolve) => {
+        endEarlier = resolve
+      })
+    })
+  for (let n = 0; n < 4; n++) t.ok((await outcomes([lateWork()])).every(isUnavailable))
+  t.equal(begun, 3, 'the third connection is not replaced yet')
+})
+
 /** A table that another transaction has locked until `unlock`. */
 async function lockedTable(t: Test, name: string) {
   const sql = openDatabase(t, server.url, 4)

@@ -18,6 +18,11 @@ export interface TcpProxy {
    * and hang.
    */
   blackHole(): void
+  /**
+   * Nothing passes on the open connections any more, and none is closed; new ones work. A firewall
+   * that has restarted has forgotten its connections like this.
+   */
+  forget(): void
   /** Resets every connection and accepts new ones. */
   cut(): void
   /** Refuses new connections; open ones stay. */
@@ -35,6 +40,7 @@ export async function startTcpProxy(t: Test, target: string | number): Promise<T
   let server = addressOf(url)
   const dial = () => connect({ ...server, noDelay: true, allowHalfOpen: true })
   const links = new Set<Link>()
+  const forgotten = new Set<Link>()
   let delayMs = 0
   let holding = false
 
@@ -54,6 +60,7 @@ export async function startTcpProxy(t: Test, target: string | number): Promise<T
   await listen()
   t.teardown(() => {
     cut()
+    for (const link of forgotten) link.reset()
     listener.close()
   })
 
@@ -68,6 +75,13 @@ export async function startTcpProxy(t: Test, target: string | number): Promise<T
     blackHole() {
       holding = true
       for (const link of links) link.hold()
+    },
+    forget() {
+      for (const link of links) {
+        link.hold()
+        links.delete(link)
+        forgotten.add(link)
+      }
     },
     cut,
     refuse() {
