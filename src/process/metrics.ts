@@ -82,7 +82,7 @@ export function createMetrics(): Metrics {
     registers: [registry],
   })
   const incompleteMinutes = new PromCounter({
-    name: 'latchkey_usage_incomplete_minutes_total',
+    name: 'latchkey_usage_incomplete_total',
     help: 'Minutes of usage that this instance has found to be incomplete.',
     registers: [registry],
   })

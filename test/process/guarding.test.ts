@@ -103,7 +103,7 @@ t.test('minutes of usage that are found to be incomplete are counted', async (t)
   const instance = await startInstance(t, services)
   const counted = async () => {
     const text = await instance.service.metrics.registry.metrics()
-    return Number(text.match(/^latchkey_usage_incomplete_minutes_total (\d+)$/m)?.[1])
+    return Number(text.match(/^latchkey_usage_incomplete_total (\d+)$/m)?.[1])
   }
   t.equal(await counted(), 0, 'from the start')
   const { counter } = instance.service.stores
