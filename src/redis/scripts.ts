@@ -15,7 +15,10 @@ import { Cluster, type Redis } from './ioredis.ts'
 export type HitReply = (number | Lease)[]
 
 export interface Scripts {
-  /** Runs sql/redis/hit.lua for these API keys; in a cluster, for one only. Counts until the end of `lastMinute`. */
+  /**
+   * Runs sql/redis/hit.lua for these API keys; in a cluster, for one only. After `lastMinute`, nothing
+   * is counted.
+   */
   hit(keyIds: string[], hits: number[], lastMinute: number): Promise<HitReply>
   /** Whether a later call may just have been answered before an earlier one: a slot is moving. */
   mayOvertake(): boolean

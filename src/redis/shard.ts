@@ -48,8 +48,9 @@ export interface Shard {
 interface Sending {
   atMs: number
   minute: number
-  /** The count of the call's first key. */
+  /** The last count of the call's first key in that minute. */
   known: number
+  /** Those of the shard by then. */
   localHits: number
 }
 
@@ -62,7 +63,7 @@ export function createShard(options: ShardOptions): Shard {
   const stoodStill = watchStandstill()
   /** Redis's clock less ours. It stays while Redis is down, and so do the windows. */
   let clockAheadMs = 0
-  /** How many calls and hits were counted by this instance. */
+  /** How often something was counted by this instance alone. */
   let localHits = 0
 
   function noticeStandstill(reply: readonly number[], sentAtMs: number) {
