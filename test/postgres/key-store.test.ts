@@ -307,7 +307,10 @@ t.test('a key is stored under another hash only if it still has the one it was f
   await keys.rehash([{ id: key.id, from: key.hash, to }], 'hs_new')
   t.strictSame(await found(key.hash), [])
   t.strictSame(await found(to), [key.id])
-  t.equal((await keys.countBySecret()).get('hs_new'), 1)
+  const counted = async () => (await keys.countBySecret()).get('hs_new')
+  t.equal(await counted(), 1)
+  await users.remove(user.id, actor())
+  t.equal(await counted(), undefined, 'nobody can use it any more')
 })
 
 t.test('a key whose hash changes while it is to be stored under another one keeps it', async (t) => {
