@@ -357,8 +357,8 @@ t.test(
 t.test('steps that have been dropped are incomplete', async (t) => {
   await sql`truncate key_usage_hours, key_usage_days, usage_minutes`
   const key = await makeKey(user.id)
-  const incomplete = async (step: UsageStep, range: [number, number]) => {
-    const found = await read(key.id, step, range, { now: midnight })
+  const incomplete = async (step: UsageStep, range: [number, number], createdAt = 0) => {
+    const found = await read(key.id, step, range, { now: midnight, createdAt })
     return found.incomplete.map((start) => start / 60)
   }
   const [row] =
@@ -367,6 +367,8 @@ t.test('steps that have been dropped are incomplete', async (t) => {
   t.strictSame(await incomplete('minute', [first - 2, first + 2]), [], 'nothing was counted')
   await sql`insert into key_usage_hours values (to_timestamp(${at(first - 60)}), 1, 0, ${key.id})`
   t.strictSame(await incomplete('minute', [first - 2, first + 2]), [first - 2, first - 1])
+  t.strictSame(await incomplete('minute', [first - 2, first + 2], at(first - 1) + 59), [first - 1])
+  t.strictSame(await incomplete('minute', [first - 2, first + 2], at(first)), [], 'before it was created')
   t.strictSame(await incomplete('minute', [first, first + 2]), [])
   t.strictSame(await incomplete('minute', [midnight - 10, midnight]), [])
   await sql`select create_day_partitions('key_usage', '2020-01-01', '2020-01-01')`
