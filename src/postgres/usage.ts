@@ -47,19 +47,16 @@ export function createUsageStore({ management, usage, rollups }: UsagePools): Us
         // Until they are done, this minute and the last may not be stored yet. They are not
         // incomplete if the counter has them.
         const overS = stepStartS('minute', nowS) - 60
-        const existsFromS = stepStartS('minute', createdAt)
+        // Nothing can be missing from before the key was created.
+        const fromS = (unit: UsageStep) => Math.max(sinceS, stepStartS(unit, createdAt))
         const incomplete = await sql`
           select extract(epoch from date_trunc(${step}, starts_at, 'UTC'))::float8 as start
           from usage_minutes
           where ${isIncomplete(sql)}
-            and starts_at >= to_timestamp(${Math.max(sinceS, existsFromS)}) and starts_at < to_timestamp(${untilS})
+            and starts_at >= to_timestamp(${fromS('minute')}) and starts_at < to_timestamp(${untilS})
             and (starts_at < to_timestamp(${overS}) or is_done or ${isLocal})
           group by 1 order by 1`
-        const dropped = await droppedSteps(
-          sql,
-          { step, sinceS: Math.max(sinceS, stepStartS(step, createdAt)), untilS },
-          nowS,
-        )
+        const dropped = await droppedSteps(sql, { step, sinceS: fromS(step), untilS }, nowS)
         return { data: [...data], incomplete: [...dropped, ...incomplete.map(({ start }) => start)] }
       }, lane),
 
