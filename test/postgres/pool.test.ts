@@ -338,7 +338,7 @@ t.test('closing leaves no connection open, even to a server that hangs', async (
 t.test('closing ends a connection that is still being opened', async (t) => {
   const silent = await startOddPort(t, 'accepts and says nothing')
   const opening = postgresAt(`${silent.url}?sslmode=require`)
-  opening.connect({ max: 1, connect_timeout: 60 })`select`.catch(() => {})
+  opening.connect({ connect_timeout: 60 })`select`.catch(() => {})
   await until('it is asked for TLS', () => silent.accepted === 1)
   await opening.close()
   await until('it is closed', () => silent.open === 0, 10_000)
