@@ -3,7 +3,8 @@
  * the same.
  */
 import { type Static, Type } from '@sinclair/typebox'
-import { type AuditEvent, type AuditReason, auditEvents, auditReasons, requestIdPattern } from './bounds.ts'
+import { type AuditReason, auditEvents, auditReasons, requestIdPattern } from './bounds.ts'
+import { Enum } from './enum.ts'
 import { IdFilter, Limit, listOf, OneOf, StartingAfter, UnixSeconds } from './list.ts'
 
 export const ListAuditQuery = Type.Object(
@@ -35,7 +36,7 @@ const auditMembers = {
     examples: ['2026-11-20T20:26:01.594Z'],
   }),
   request_id: Type.String({ examples: ['req_0mwpfiltf0000056vp5cg366jr'] }),
-  event: Type.Unsafe<AuditEvent>({ type: 'string', enum: auditEvents }),
+  event: Enum(auditEvents),
   reason: Type.Unsafe<AuditReason | null>({ type: ['string', 'null'], enum: [...auditReasons, null] }),
   key_id: textOrNull,
   user_id: textOrNull,

@@ -1,5 +1,6 @@
 /** What operators read from the counters: the busiest keys of a minute, and the counts of one key. */
 import { type Static, Type } from '@sinclair/typebox'
+import { Enum } from './enum.ts'
 import { type OutageCause, outageCauses } from './health.ts'
 import { Limit, OneOf } from './list.ts'
 
@@ -12,9 +13,7 @@ export const CountersQuery = Type.Object(
   { $id: 'CountersQuery', additionalProperties: false },
 )
 
-const Source = Type.Unsafe<'redis' | 'local' | 'memory'>({
-  type: 'string',
-  enum: ['redis', 'local', 'memory'],
+const Source = Enum(['redis', 'local', 'memory'], {
   description:
     'redis: all instances. local: at least one Redis server does not count or answer, and the counts are what this instance knows. memory: there is no Redis.',
 })

@@ -1,21 +1,16 @@
 /** The envelope of every error (docs/api.md, Errors): it carries one row of the table. */
 import { Type } from '@sinclair/typebox'
-import { type ErrorCode, errorTable } from './error-table.ts'
+import { Enum } from './enum.ts'
+import { errorTable } from './error-table.ts'
 
 export const ErrorEnvelope = Type.Object(
   {
     error: Type.Object(
       {
-        type: Type.Unsafe<string>({
-          type: 'string',
-          enum: [...new Set(Object.values(errorTable).map(({ type }) => type))],
+        type: Enum([...new Set(Object.values(errorTable).map(({ type }) => type))], {
           description: 'The family of the error.',
         }),
-        code: Type.Unsafe<ErrorCode>({
-          type: 'string',
-          enum: Object.keys(errorTable),
-          description: 'The exact error, for programs.',
-        }),
+        code: Enum(Object.keys(errorTable), { description: 'The exact error, for programs.' }),
         message: Type.String({ description: 'What happened, for a person.' }),
         param: Type.String({
           description: 'The field that the error is about, as a dotted path; "" if there is none.',

@@ -3,6 +3,7 @@
  * answer. Both formats are GitHub's.
  */
 import { Type } from '@sinclair/typebox'
+import { Enum } from './enum.ts'
 
 const textOrNull = (description: string, example: string) =>
   Type.Optional(Type.Unsafe<string | null>({ type: ['string', 'null'], description, examples: [example] }))
@@ -38,9 +39,7 @@ export const GithubScanResult = Type.Array(
         examples: ['3f7b2a0c5d1e4f6890abcdef1234567890abcdef1234567890abcdef12345678'],
       }),
       token_type: Type.String({ description: 'The `type` of the match.', examples: ['latchkey_api_key'] }),
-      label: Type.Unsafe<'true_positive' | 'false_positive'>({
-        type: 'string',
-        enum: ['true_positive', 'false_positive'],
+      label: Enum(['true_positive', 'false_positive'], {
         description: 'Whether the token is a key of this service, in whatever state.',
       }),
     },

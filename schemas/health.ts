@@ -1,5 +1,6 @@
 /** How an instance counts and reaches its servers, as probes and operators see it. */
-import { Type } from '@sinclair/typebox'
+import type { Static } from '@sinclair/typebox'
+import { Enum } from './enum.ts'
 
 /** Why a shared counter does not count. A label of a metric, so there are only these. */
 export const outageCauses = [
@@ -20,26 +21,20 @@ export const outageCauses = [
 ] as const
 export type OutageCause = (typeof outageCauses)[number]
 
-export type CountingMode = 'shared' | 'local' | 'memory'
-export const CountingMode = Type.Unsafe<CountingMode>({
-  type: 'string',
-  enum: ['shared', 'local', 'memory'],
+export const CountingMode = Enum(['shared', 'local', 'memory'], {
   description:
     'How the instance counts: in Redis, on its own because a Redis server is down, or without Redis.',
   examples: ['shared'],
 })
+export type CountingMode = Static<typeof CountingMode>
 
-export type PostgresState = 'ok' | 'down'
-export const PostgresState = Type.Unsafe<PostgresState>({
-  type: 'string',
-  enum: ['ok', 'down'],
+export const PostgresState = Enum(['ok', 'down'], {
   description: 'Whether the last look-up of a key and the last report of the instance succeeded.',
   examples: ['ok'],
 })
+export type PostgresState = Static<typeof PostgresState>
 
-export const OutageCause = Type.Unsafe<OutageCause>({
-  type: 'string',
-  enum: outageCauses,
+export const OutageCause = Enum(outageCauses, {
   description: 'Why a Redis server is not counting. Only if `redis` is `local`.',
   examples: ['refused'],
 })

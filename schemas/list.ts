@@ -1,6 +1,7 @@
 /** What every list has in common: a page of bounded size, and a cursor to the next one. */
 import { type TSchema, Type } from '@sinclair/typebox'
 import { listLimitMax } from './bounds.ts'
+import { Enum } from './enum.ts'
 
 export const Limit = Type.String({
   pattern: '^([1-9][0-9]?|100)$',
@@ -14,9 +15,7 @@ export const StartingAfter = Type.String({
 })
 
 export const OneOf = <const T extends string>(values: readonly T[], description?: string) =>
-  Type.Unsafe<T>({
-    type: 'string',
-    enum: values,
+  Enum(values, {
     ...(description && { description }),
     suggestion: `Send one of ${values.join(', ')}, once.`,
   })

@@ -3,6 +3,7 @@ import { type Static, type TProperties, Type } from '@sinclair/typebox'
 import { AuditEntry } from './audit.ts'
 import { lookupMaxLength, lookupPattern, operatorKeyStates } from './bounds.ts'
 import { KeyCounters } from './counters.ts'
+import { Enum } from './enum.ts'
 import { AdminKey } from './key.ts'
 import { User } from './user.ts'
 
@@ -19,10 +20,7 @@ export const LookupBody = Type.Object(
   { $id: 'LookupBody', additionalProperties: false },
 )
 
-const stateOf = <const S extends readonly string[]>(states: S) =>
-  Type.Unsafe<S[number]>({ type: 'string', enum: states })
-const keyState = stateOf(operatorKeyStates)
-const userState = stateOf(['active', 'deleted'])
+const keyState = Enum(operatorKeyStates)
 
 /** One kind of answer: `type` says which, and so which members there are. */
 const found = <T extends string, P extends TProperties>($id: string, type: T, properties: P) =>
@@ -39,7 +37,11 @@ export const Lookup = Type.Union(
       refusals: Type.Array(AuditEntry),
     }),
     found('FoundKeys', 'keys', { keys: Type.Array(AdminKey) }),
-    found('FoundUser', 'user', { state: userState, user: User, refusals: Type.Array(AuditEntry) }),
+    found('FoundUser', 'user', {
+      state: Enum(['active', 'deleted']),
+      user: User,
+      refusals: Type.Array(AuditEntry),
+    }),
     found('FoundRequest', 'request', {
       state: Type.Optional(keyState),
       key: Type.Optional(AdminKey),

@@ -1,15 +1,13 @@
 /** What the probes of the ops listener say. */
 import { Type } from '@sinclair/typebox'
+import { Enum } from './enum.ts'
 import { CountingMode, OutageCause, PostgresState } from './health.ts'
 
 export const Alive = Type.Object({ status: Type.Literal('ok') }, { $id: 'Alive' })
 
 export const Readiness = Type.Object(
   {
-    status: Type.Unsafe<'starting' | 'ready' | 'draining'>({
-      type: 'string',
-      enum: ['starting', 'ready', 'draining'],
-    }),
+    status: Enum(['starting', 'ready', 'draining']),
     redis: CountingMode,
     redis_cause: Type.Optional(OutageCause),
     postgres: PostgresState,

@@ -1,6 +1,7 @@
 /** Leaked keys, as POST /admin/keys/scan finds them. */
 import { type Static, Type } from '@sinclair/typebox'
 import { operatorKeyStates } from './bounds.ts'
+import { Enum } from './enum.ts'
 import { KeyId, UserId } from './key.ts'
 
 export const scanTextMax = 1_048_576
@@ -32,9 +33,7 @@ const LeakedKey = Type.Object(
     id: KeyId,
     key_prefix: Type.String({ description: 'The first characters of the key.', examples: ['lk_6losLXU'] }),
     user_id: UserId,
-    state: Type.Unsafe<(typeof operatorKeyStates)[number]>({
-      type: 'string',
-      enum: operatorKeyStates,
+    state: Enum(operatorKeyStates, {
       description: 'After the scan. A key that is `active` still works.',
     }),
     revoked: Type.Boolean({ description: 'Whether this scan revoked it.' }),

@@ -1,6 +1,7 @@
 /** How often a key was used, over time: the same for its owner and for operators. */
 import { type Static, Type } from '@sinclair/typebox'
-import { type UsageStep, usageSteps } from './bounds.ts'
+import { usageSteps } from './bounds.ts'
+import { Enum } from './enum.ts'
 import { KeyId } from './key.ts'
 import { OneOf, UnixSeconds } from './list.ts'
 
@@ -36,7 +37,7 @@ export const Usage = Type.Object(
   {
     object: Type.Literal('usage'),
     key_id: KeyId,
-    step: Type.Unsafe<UsageStep>({ type: 'string', enum: usageSteps }),
+    step: Enum(usageSteps),
     since: Type.Integer({
       description: 'Unix seconds at which the first step begins.',
       examples: [1795319160],
