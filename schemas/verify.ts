@@ -1,16 +1,13 @@
 /** What a gateway learns about an admitted request (forward authentication). */
 import { type Static, Type } from '@sinclair/typebox'
-import { KeyId, UserId } from './key.ts'
+import { KeyId, Moment, UserId } from './key.ts'
 
 export const Verified = Type.Object(
   {
     key_id: KeyId,
     user_id: UserId,
     rate_limit_rpm: Type.Integer({ examples: [60] }),
-    expires_at: Type.Unsafe<number | null>({
-      type: ['integer', 'null'],
-      description: 'Unix seconds, or null.',
-    }),
+    expires_at: Moment('Unix seconds, or null.'),
   },
   { $id: 'Verified', additionalProperties: false },
 )
