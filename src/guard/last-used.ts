@@ -42,13 +42,13 @@ const pendingMax = 200_000
 export function createLastUsed(options: {
   keys: Pick<KeyStore, 'touch'>
   onBatch?: (size: number) => void
-  /** Called when writes begin to fail and when they succeed again. */
-  onMode?: (written: boolean, reason: string) => void
+  /** Called when writes begin to fail, and with null when they succeed again. */
+  onFault?: (error: Error | null) => void
 }): LastUsed {
-  const { keys, onBatch, onMode } = options
+  const { keys, onBatch, onFault } = options
   let noted = new Map<string, Use>()
   let writing = new Map<string, Use>()
-  let written = true
+  let failing = false
   /** The last write has failed or has skipped a row, so someone may hold a lock for long. */
   let skipsLocked = false
   let flushing: Promise<void> | undefined
@@ -62,9 +62,9 @@ export function createLastUsed(options: {
     flushLater()
   }
 
-  function report(isWritten: boolean, reason: string) {
-    if (isWritten !== written) onMode?.(isWritten, reason)
-    written = isWritten
+  function report(error: Error | null) {
+    if ((error !== null) !== failing) onFault?.(error)
+    failing = error !== null
   }
 
   /** Resolves to the number of keys that were skipped. */
@@ -95,10 +95,10 @@ export function createLastUsed(options: {
         skipped += await write(batch)
       }
       skipsLocked = skipped > 0
-      report(true, '')
+      report(null)
     } catch (error) {
       skipsLocked = true
-      report(false, (error as Error).message)
+      report(error as Error)
       for (const { key, atS } of all) note(key, atS)
     }
     writing = new Map()

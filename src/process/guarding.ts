@@ -118,16 +118,17 @@ export async function openGuarding(config: Config, log: Lines, options: Guarding
   }
 }
 
+/** One line when something begins to fail, and one when it works again (null). */
+const faultLog = (log: Lines, fails: string, works: string) => (error: Error | null) =>
+  error === null ? log.info(works) : log.warn({ reason: error.message }, fails)
+
 /** The gate that decides requests, and the work that it leaves for the background. */
 function createRequestGuard(config: Config, { stores, metrics, log }: Shared, patience: number) {
   const { keys, audit, counter, hasher, cachePolicy } = stores
   const lastUsed = createLastUsed({
     keys,
     onBatch: (size) => metrics.batch('last_used', size),
-    onMode: (written, reason) =>
-      written
-        ? log.info('last uses are written again')
-        : log.warn({ reason }, 'last uses are not written; will be tried again'),
+    onFault: faultLog(log, 'last uses are not written; will be tried again', 'last uses are written again'),
   })
   const rehashes = createRehashes({
     keys,
@@ -194,17 +195,12 @@ const openCollector = ({ stores, metrics, log }: Shared) =>
         { first: startOf(first), last: startOf(last) },
         'this instance has stored no usage of these minutes; without another one they are incomplete',
       ),
-    onFault: (error) =>
-      error === null
-        ? log.info('usage is stored again')
-        : log.warn({ reason: error.message }, 'usage is not stored; will be tried again'),
-    onRollUpFault: (error) =>
-      error === null
-        ? log.info('hours and days of usage are rolled up again')
-        : log.warn(
-            { reason: error.message },
-            'hours and days of usage are not rolled up; will be tried again',
-          ),
+    onFault: faultLog(log, 'usage is not stored; will be tried again', 'usage is stored again'),
+    onRollUpFault: faultLog(
+      log,
+      'hours and days of usage are not rolled up; will be tried again',
+      'hours and days of usage are rolled up again',
+    ),
   })
 
 const startOf = (minute: number) => new Date(minute * 60_000).toISOString()
@@ -230,10 +226,11 @@ function openHeartbeat(
     oldCopies,
     unchanged,
     report: instance,
-    onFault(error) {
-      if (error === null) return log.info('this instance reports itself again')
-      log.warn({ reason: error.message }, 'this instance cannot report itself; will be tried again')
-    },
+    onFault: faultLog(
+      log,
+      'this instance cannot report itself; will be tried again',
+      'this instance reports itself again',
+    ),
   })
   return { instance, heartbeat }
 }

@@ -29,7 +29,7 @@ function open(t: Test, { held = false } = {}) {
         }),
     },
     onBatch: (size) => sizes.push(size),
-    onMode: (written, reason) => modes.push(written ? `written${reason}` : reason),
+    onFault: (error) => modes.push(error?.message ?? 'written'),
   })
   const note = (id: string, atS: number) => lastUsed.note(cachedKey({ id }), atS)
   const pendingOf = (keyId: string) => lastUsed.pending()(keyId)
