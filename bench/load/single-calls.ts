@@ -4,7 +4,6 @@
  */
 import { once } from 'node:events'
 import { connectRedis } from '../../src/redis/connect.ts'
-import { versionTtlS } from '../../src/redis/counter.ts'
 import { type Commands, loadScripts, versionKey } from '../../src/redis/scripts.ts'
 import { parseRedisUrl } from '../../src/rules/redis-url.ts'
 import { callInTurn, type Load } from './load.ts'
@@ -15,7 +14,7 @@ export async function singleCalls(redisUrl: string, keys: number): Promise<Load 
   const { raiseVersion } = loadScripts(client)
   const { latchkeyHitBuffer } = client as unknown as Commands
   const ids = Array.from({ length: keys }, (_, i) => `apk_single_${i}`)
-  await Promise.all(ids.map((id) => raiseVersion(id, 1, versionTtlS)))
+  await Promise.all(ids.map((id) => raiseVersion(id, 1)))
   let next = 0
   const lastMinute = Number.MAX_SAFE_INTEGER
   return {

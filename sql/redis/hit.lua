@@ -73,7 +73,7 @@ for i, name in ipairs(KEYS) do
   -- A script runs as a whole, so a counter that it creates has an expiry. Every eighth hit sets it
   -- again, in case someone has removed it.
   -- 120 s: the last full minute stays readable for dashboards.
-  -- 600 s: versionTtlS in src/redis/counter.ts. Renewed once a minute, but a lease is not: it ends
+  -- 600 s: versionTtlS in src/redis/scripts.ts. Renewed once a minute, but a lease is not: it ends
   -- if Postgres has lost the version that it demands.
   if count == hits then
     call('expire', counter, '120')

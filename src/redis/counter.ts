@@ -40,11 +40,6 @@ const raiseTimeoutMs = 500
 const raiseAtOnce = 500
 /** As many as a look-up may read. All of them keep Redis busy for about a millisecond. */
 const confirmAtOnce = 500
-/**
- * Longer than any instance trusts a cached key (60 s at most, see config.ts). sql/redis/hit.lua has
- * it too.
- */
-export const versionTtlS = 600
 
 export function createRedisCounter(options: RedisCounterOptions): Counter {
   const {
@@ -147,13 +142,13 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
       const settled = () => {
         for (const { keyId } of some) confirming.delete(keyId)
       }
-      scripts.confirmVersions(some, versionTtlS).then(settled, settled)
+      scripts.confirmVersions(some).then(settled, settled)
     }
   }
 
   async function raiseOne({ keyId, version }: KeyVersion) {
     try {
-      await scripts.raiseVersion(keyId, version, versionTtlS)
+      await scripts.raiseVersion(keyId, version)
     } catch (error) {
       // Hits may go on meanwhile, so nothing else would find out why.
       if (isAnswer(error as Error)) shardOf(keyId).doubt()

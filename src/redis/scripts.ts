@@ -24,10 +24,10 @@ export interface Scripts {
   mayOvertake(): boolean
   /** Runs sql/redis/probe.lua on the server that has this id's slot. */
   probe(id: string): Promise<number[]>
-  /** Runs sql/redis/raise-version.lua. `ttlS`: seconds until the version expires. */
-  raiseVersion(keyId: string, version: number, ttlS: number): Promise<number>
+  /** Runs sql/redis/raise-version.lua. */
+  raiseVersion(keyId: string, version: number): Promise<number>
   /** Runs sql/redis/confirm-version.lua; in a cluster, for one key only. */
-  confirmVersions(reads: Read[], ttlS: number): Promise<unknown>
+  confirmVersions(reads: Read[]): Promise<unknown>
 }
 
 /** A version read from Postgres, and the lease to confirm it with. */
@@ -61,6 +61,12 @@ export const sources = {
 /** The name of a key's version in Redis. The id is the hash tag. */
 export const versionKey = (keyId: string) => `rl:{${keyId}}:v`
 export const counterKey = (keyId: string, minute: number) => `rl:{${keyId}}:${minute}`
+
+/**
+ * Longer than any instance trusts a cached key (60 s at most, see config.ts). sql/redis/hit.lua has
+ * it too.
+ */
+const versionTtlS = 600
 
 /**
  * Redis reports this for a script in a slot that is moving to another node, if one of the script's
@@ -125,11 +131,11 @@ export function loadScripts(client: Redis | Cluster): Scripts {
         ? hitInCluster(keyIds[0]!, hits[0]!, lastMinute)
         : hitTogether(keyIds, hits, lastMinute),
     mayOvertake: () => performance.now() < slotMovedAtMs + overtakingMs,
-    raiseVersion: (keyId, version, ttlS) => commands.latchkeyRaise(versionKey(keyId), version, ttlS),
-    confirmVersions(reads, ttlS) {
+    raiseVersion: (keyId, version) => commands.latchkeyRaise(versionKey(keyId), version, versionTtlS),
+    confirmVersions(reads) {
       const names = reads.map(({ keyId }) => versionKey(keyId))
       const pairs = reads.flatMap(({ lease, version }) => [lease, version])
-      return commands.latchkeyConfirm(names.length, ...names, ttlS, ...pairs)
+      return commands.latchkeyConfirm(names.length, ...names, versionTtlS, ...pairs)
     },
   }
 }
