@@ -82,7 +82,7 @@ const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']
 type Env = Record<string, string | undefined>
 
 export function readConfig(env: Env = process.env): Readonly<Config> {
-  const { faults, given, read, integer, text, address, secret } = createReader(env)
+  const { faults, given, read, integer, text, address, hashSecret } = createReader(env)
   const maxRateLimitRpm = integer('MAX_RATE_LIMIT_RPM', rateLimitMax, 1, rateLimitMax)
   const config: Config = {
     host: address('HOST'),
@@ -117,8 +117,8 @@ export function readConfig(env: Env = process.env): Readonly<Config> {
       'a redis:// or rediss:// URL, its path a database number if any, or for a cluster several separated by commas, with the same scheme, user and password (percent-encoded) and no database number',
       parseRedisUrl,
     ),
-    hashSecret: secret('HASH_SECRET', hashSecretMinLength),
-    hashSecretPrevious: secret('HASH_SECRET_PREVIOUS', hashSecretMinLength),
+    hashSecret: hashSecret('HASH_SECRET'),
+    hashSecretPrevious: hashSecret('HASH_SECRET_PREVIOUS'),
     acceptNewHashSecret: read('ACCEPT_NEW_HASH_SECRET', false, '0 or 1', (value) =>
       value === '0' || value === '1' ? value === '1' : undefined,
     ),
@@ -213,12 +213,12 @@ function createReader(env: Env) {
   const text = (name: string, fallback: string, rule: string, pattern: RegExp) =>
     read(name, fallback, rule, (value) => (pattern.test(value) ? value : undefined))
   const address = (name: string) => text(name, '127.0.0.1', 'an address or host name', /^[0-9A-Za-z.:_-]+$/)
-  const secret = (name: string, minLength: number) =>
-    read<string | null>(name, null, `at least ${minLength} characters long`, (value) =>
-      value.length >= minLength ? value : undefined,
+  const hashSecret = (name: string) =>
+    read<string | null>(name, null, `at least ${hashSecretMinLength} characters long`, (value) =>
+      value.length >= hashSecretMinLength ? value : undefined,
     )
 
-  return { faults, given, read, integer, text, address, secret }
+  return { faults, given, read, integer, text, address, hashSecret }
 }
 
 export const workersMax = 128
