@@ -196,7 +196,7 @@ function complete(made: OpenApiDocument, serverUrl: string, docsBase: string): O
     delete operation[carried]
     const bodies = Object.values(operation.requestBody?.content ?? {})
     // Only where `{}` would do, a body may be left out.
-    for (const { schema } of bodies) operation.requestBody!.required = !acceptsNothing(resolved(schema))
+    for (const { schema } of bodies) operation.requestBody!.required = !acceptsEmpty(resolved(schema))
     for (const response of Object.values(operation.responses) as Response[]) {
       if (response.content) response.description = operation.summary
       response.headers = headersOf([...alwaysSent, ...headers, ...sends], true)
@@ -222,7 +222,7 @@ function complete(made: OpenApiDocument, serverUrl: string, docsBase: string): O
   }
 }
 
-const acceptsNothing = ({ type, required = [], minProperties = 0 }: Schema) =>
+const acceptsEmpty = ({ type, required = [], minProperties = 0 }: Schema) =>
   type === 'object' && required.length === 0 && minProperties === 0
 
 interface Carried {
