@@ -33,6 +33,5 @@ export const usageRoute: FastifyPluginAsyncTypebox<UsageRouteOptions> = async (a
 
 export function usageOrThrow(found: Awaited<ReturnType<UsageHistory['read']>>): Usage {
   if (found.ok) return found.usage
-  const { param, message, suggestion } = found
-  throw new ApiError('invalid_parameter', { param, message, suggestion })
+  throw new ApiError('invalid_parameter', found)
 }
