@@ -167,7 +167,7 @@ const suggestions: Record<string, string> = {
 const unauthorized = (credential = 'operator') =>
   new ApiError('operator_unauthorized', {
     param: credential === 'login' ? 'token' : 'authorization',
-    ...(suggestions[credential] && { suggestion: suggestions[credential] }),
+    suggestion: suggestions[credential],
     headers: challenge,
   })
 
