@@ -12,7 +12,7 @@ const impatient = {
   enableOfflineQueue: false,
   autoResendUnfulfilledCommands: false,
   maxRetriesPerRequest: 0,
-  // The counter itself probes whether a server can count (shard.ts). ioredis would use INFO, which
+  // The counter itself probes whether a server can count (server-state.ts). ioredis would use INFO, which
   // does not say, and would wait silently for up to 10 s while a server loads its data.
   enableReadyCheck: false,
   connectTimeout: 1000,
