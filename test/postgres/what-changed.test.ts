@@ -78,6 +78,15 @@ t.test('a change is learned of once it is committed, however late', async (t) =>
   t.strictSame((await asked(replies.at(-1)!)).changed, [key.id])
 })
 
+t.test('the first change after a reply is learned of too', async (t) => {
+  const { key } = await created()
+  const [epoch] = (await asked(null)).known.split(' ')
+  await sql`update api_keys set version = version + 1 where id = ${key.id}`
+  const [change] = await sql`select txid from key_changes where id = ${key.id}`
+  // As if nothing else on this server had begun since, not even the report itself.
+  t.strictSame((await asked(`${epoch} ${change!.txid}:${change!.txid}:`)).changed, [key.id])
+})
+
 t.test('changes are kept for as long as an instance asks about them', async (t) => {
   const { key } = await created()
   const { known } = await asked(null)
