@@ -104,6 +104,22 @@ t.test('changes are kept for as long as an instance asks about them', async (t) 
   t.strictSame((await asked(later.known)).changed, [])
 })
 
+t.test('changes are kept for the instance that is furthest behind', async (t) => {
+  const { key } = await created()
+  const { known } = await asked(null, 'ins_behind')
+  await sql`update api_keys set version = version + 1 where id = ${key.id}`
+  await until('another one is past it', async () => {
+    await asked((await asked(null)).known)
+    const [row] = await sql`
+      select txid_snapshot_xmin(changes_since) > (select txid from key_changes where id = ${key.id}) as is_past
+      from instances where id = 'ins_1'`
+    return row!.is_past
+  })
+  await pool.run(dropKeyChanges)
+  t.strictSame((await asked(known, 'ins_behind')).changed, [key.id])
+  await remove('ins_behind')
+})
+
 t.test('an instance that was silent for too long learns nothing', async (t) => {
   const { known } = await asked(null)
   t.strictSame((await asked(known)).changed, [])
