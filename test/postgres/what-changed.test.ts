@@ -232,4 +232,9 @@ t.test('replicated changes are noted, and after a crash everything is read again
   )
   t.equal(after.changed, null, 'it may use numbers of transactions again')
   t.strictSame((await ask(after.known)).changed, [])
+
+  // Its standby has the same files.
+  await server.restart()
+  const restarted = await until('Postgres is back', () => ask(after.known).catch(() => null))
+  t.not(restarted.server, after.server, 'one that has just started may be its standby')
 })
