@@ -3,7 +3,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { RedisCounterOptions } from '../../src/redis/counter.ts'
-import { sources } from '../../src/redis/scripts.ts'
+import { loadScripts, sources } from '../../src/redis/scripts.ts'
 import { newId } from '../../src/rules/id.ts'
 import type { Lease } from '../../src/stores.ts'
 import * as suite from '../memory/counter-suite.ts'
@@ -153,6 +153,12 @@ t.test('nothing is stored of a key but a count for two minutes and a version for
     if (name === countName) t.ok(ttlS > 100 && ttlS <= 120, `${ttlS} s`)
     else t.ok(ttlS > 540 && ttlS <= 600, `${ttlS} s: longer than any instance trusts a copy`)
   }
+})
+
+t.test('a probe leaves nothing behind', async (t) => {
+  const id = newId('apk_')
+  await loadScripts(services.connectRedis()).probe(id)
+  t.strictSame(await redis.keys(`*${id}*`), [])
 })
 
 t.test('a counter of a slot that moves has an expiry too, and starts over below zero', async (t) => {
