@@ -337,6 +337,15 @@ t.test('a version is confirmed under the lease of a hit, until the key changes',
   t.equal(await confirm(keyId, 5, await leaseOf(keyId)), 5, 'a late publication lowers nothing')
 })
 
+t.test('the highest version that Postgres can store is confirmed too', async (t) => {
+  const keyId = newId('apk_')
+  const highest = 2_147_483_647
+  await counter.raise([{ keyId, version: highest }])
+  await counter.raise([{ keyId, version: 2 }])
+  t.equal(suite.minVersionOf(await hit(counter, keyId)), highest)
+  t.equal(await confirm(keyId, highest, await leaseOf(keyId)), highest)
+})
+
 t.test('the keys that were read together are confirmed by one call, each under its own lease', async (t) => {
   const server = await startPrivateRedis(t)
   if (!server) return
