@@ -225,8 +225,9 @@ if (server) {
   t.test('with patience, Redis counts and takes changes however long it takes', async (t) => {
     const { counter, untilShared } = countAt(t, proxy.url, { patience: soonDown })
     await untilShared()
-    proxy.delay(200)
+    proxy.delay(600)
     t.equal(await counter.raise([{ keyId: newId('apk_'), version: 2 }]), true)
+    proxy.delay(200)
     t.equal((await hit(counter, newId('apk_'))).turn.shared, true)
     await proxy.heal()
   })
