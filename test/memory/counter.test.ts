@@ -114,3 +114,13 @@ t.test('a scan visits only counts above the one asked for, and reads all', async
   t.match(await counter.scan(7, visit, { above: () => 1 }), { complete: true, scanned: 3 })
   t.strictSame(visited, [2, 3])
 })
+
+t.test('a visit learns how many counts were read for it', async (t) => {
+  const counter = createMemoryCounter()
+  const counts = Array.from({ length: 5000 }, (_, i) => ({ keyId: `apk_${i}`, count: 1 }))
+  counter.restore!(7, counts, false)
+  const read: number[] = []
+  const visit = (slice: unknown[], count: number) => void read.push(slice.length, count)
+  await counter.scan(7, visit)
+  t.strictSame(read, [2000, 2000, 2000, 2000, 1000, 1000])
+})
