@@ -365,6 +365,8 @@ t.test('steps that have been dropped are incomplete', async (t) => {
     await sql`select min(tablename) as name from pg_tables where tablename like 'key\\_usage\\_2%'`
   const first = Date.parse(row!.name.slice(-8).replace(/(....)(..)(..)/, '$1-$2-$3')) / 60_000
   t.strictSame(await incomplete('minute', [first - 2, first + 2]), [], 'nothing was counted')
+  await sql`insert into key_usage_hours values (to_timestamp(${at(first)}), 1, 0, ${key.id})`
+  t.strictSame(await incomplete('minute', [first - 2, first + 2]), [], 'no instance ran on the day before')
   await sql`insert into key_usage_hours values (to_timestamp(${at(first - 60)}), 1, 0, ${key.id})`
   t.strictSame(await incomplete('minute', [first - 2, first + 2]), [first - 2, first - 1])
   t.strictSame(await incomplete('minute', [first - 2, first + 2], at(first - 1) + 59), [first - 1])
