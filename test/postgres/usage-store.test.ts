@@ -474,6 +474,8 @@ t.test('what a clock that was ahead has rolled up is rolled up again, and hides 
   t.strictSame(await hours(), whole)
   await rollUpAt(hour(6) + 2.5)
   t.strictSame(await hours(), whole, 'clocks may differ by some seconds')
+  await rollUpAt(hour(6) + 1)
+  t.strictSame(await hours(), [[hour(1), 7]], 'but not by minutes')
   await rollUpAt(midnight + 4)
   await used(hour(7), 3)
   await rollUpAt(hour(7))
@@ -486,11 +488,23 @@ t.test('what a clock that was ahead has rolled up is rolled up again, and hides 
   t.strictSame(await days(), [25], 'the day too')
   await rollUpAt(midnight + 2.5)
   t.strictSame(await days(), [25])
+  await rollUpAt(midnight + 1)
+  t.strictSame(await days(), [])
+  await rollUpAt(midnight + 4)
+  t.strictSame(await days(), [25])
   whole.push([hour(7), 3])
   await sql`truncate key_usage`
   await usage.store(hour(5), [{ keyId: other.id, count: 1 }])
   await rollUpAt(hour(1))
   t.strictSame(await hours(), whole, 'what cannot be made again stays')
+  await sql`truncate key_usage, key_usage_hours, key_usage_days`
+  await sql`insert into key_usage_hours values (to_timestamp(${at(hour(5))}), 1, 0, ${other.id})`
+  await sql`insert into key_usage_days values (to_timestamp(${at(yesterday)}), 25, 0, ${key.id})`
+  await rollUpAt(hour(1))
+  t.strictSame(await days(), [25], 'so does a day')
+  await sql`update key_usage_days set starts_at = to_timestamp(${at(midnight)})`
+  await rollUpAt(midnight + 4)
+  t.strictSame((await days()).sort(), [1, 25], 'and hides no other one')
 })
 
 t.test('storing gives up early enough for several tries while the counters live', async (t) => {
