@@ -182,3 +182,8 @@ t.test('two users who swap their external ids at once do not wait for each other
   })
   t.match(await change(other, 'one'), { ok: true })
 })
+
+t.test('a change that fails for another reason than a taken external id says so', async (t) => {
+  const { id } = await makeUser()
+  await t.rejects(users.change(id, { name: ' ' }, actor()), { code: '23514' })
+})
