@@ -388,6 +388,18 @@ t.test('whatever a user asks for waits in the lane of that user', async (t) => {
   t.strictSame(lanes, Array(6).fill(userId))
 })
 
+t.test('whatever an operator reads waits in the lane of that operator', async (t) => {
+  const lanes: (string | undefined)[] = []
+  const pool = { run: async (_work, lane) => void lanes.push(lane) } as Partial<Pool> as Pool
+  const { keys } = storesOn(pool)
+  const lane = 'operator:ada'
+  await keys.get('apk_1', null, lane)
+  await keys.getByHash(['00'], lane)
+  await keys.list(null, { limit: 1 }, lane)
+  await keys.rank([], { limit: 1, lane })
+  t.strictSame(lanes, Array(4).fill(lane))
+})
+
 /** The last statement that this work sends. */
 async function statementOf(work: () => Promise<unknown>): Promise<Statement> {
   sent.length = 0

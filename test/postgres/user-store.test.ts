@@ -187,3 +187,19 @@ t.test('a change that fails for another reason than a taken external id says so'
   const { id } = await makeUser()
   await t.rejects(users.change(id, { name: ' ' }, actor()), { code: '23514' })
 })
+
+t.test('a read, and a change of all keys of a user, wait in the lane of their operator', async (t) => {
+  const lanes: (string | undefined)[] = []
+  const pool = {
+    run: async (_work, lane) => void lanes.push(lane),
+    change: async (_work, lane) => void lanes.push(lane),
+  } as Partial<Pool> as Pool
+  const { users } = storesOn(pool)
+  const lane = 'operator:ada'
+  await users.get('usr_1', lane)
+  await users.list({ limit: 1 }, lane)
+  // These read the user first.
+  await users.revokeKeys('usr_1', actor())
+  await users.remove('usr_1', actor())
+  t.strictSame(lanes, Array(6).fill(lane))
+})
