@@ -51,6 +51,16 @@ t.test('an entry is found by its request, with everything that was recorded of i
   t.strictSame(await audit.find(newId('req_')), [])
 })
 
+t.test('the entries of a request are found in their order', async (t) => {
+  const first = refusal({ reason: 'revoked' })
+  const second = refusal({ requestId: first.requestId, reason: 'expired' })
+  for (const one of [first, second]) await audit.recordRefusals([one])
+  t.strictSame(
+    (await audit.find(first.requestId)).map(({ reason }) => reason),
+    ['revoked', 'expired'],
+  )
+})
+
 t.test('every refusal of batches written at once is committed when they are answered', async (t) => {
   const batches = [0, 1, 2].map(() => Array.from({ length: 1000 }, () => refusal({ path: '/batch' })))
   await Promise.all(batches.map((batch) => audit.recordRefusals(batch)))
