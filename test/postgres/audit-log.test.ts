@@ -77,9 +77,12 @@ t.test('the entry of all keys of a user is in the trail of each key that it revo
   const before = revoked.pop()!
   await keys.revoke(before.id, null, actor())
   await users.revokeKeys(id, actor())
-  const trail = async (keyId: string) => (await audit.list({ keyId, limit: 10 })).map(({ event }) => event)
+  const trail = async (keyId: string, filter: Partial<AuditFilter> = {}) =>
+    (await audit.list({ keyId, ...filter, limit: 10 })).map(({ event }) => event)
   for (const { id } of revoked) t.strictSame(await trail(id), ['user.keys_revoked', 'key.created'])
   t.strictSame(await trail(before.id), ['key.revoked', 'key.created'])
+  t.strictSame(await trail(revoked[0]!.id, { userId: id }), ['user.keys_revoked', 'key.created'])
+  t.strictSame(await trail(revoked[0]!.id, { userId: (await makeUser()).id }), [])
 })
 
 t.test('the deletion of a user is in the trail of each key that it ended', async (t) => {
