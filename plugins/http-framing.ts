@@ -134,6 +134,9 @@ function afterEarlierResponses({ raw }: FastifyRequest, reply: FastifyReply, run
   socket[waiting]++
   socket.pause()
   reply.raw.once('socket', () => {
+    // The client is gone, and Node is failing what was written. What this wrote now, it would fail
+    // together with the same once more, and a second `finish` of a response ends the process.
+    if (socket.destroyed || socket.errored !== null) return
     if (--socket[waiting]! === 0) socket.resume()
     run()
   })

@@ -3,9 +3,10 @@
 import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
-import { setImmediate as nextTurn } from 'node:timers/promises'
+import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import t, { type Test } from 'tap'
+import { OneWriteResponse } from '../../src/http/one-write.ts'
 import { until } from '../process/until.ts'
 import { answersOf, otherApp, raw } from './other-app.ts'
 
@@ -138,6 +139,31 @@ for (const [kind, request] of [
     await once(client, 'end')
     t.equal(statuses().length, count)
   })
+
+t.test('a client that goes away while responses wait to be read ends nothing else', async (t) => {
+  const { app } = otherApp(t, { http: { ServerResponse: OneWriteResponse } })
+  let answered = 0
+  app.get('/', (_request, reply) => {
+    answered++
+    reply.send('x'.repeat(70_000))
+  })
+  for (let n = 0; n < 10; n++) {
+    const { client, connection } = await open(t, app)
+    client.pause()
+    answered = 0
+    client.write(get.repeat(1000))
+    await until('no more are read', async () => {
+      const before = answered
+      await pause(50)
+      return answered > 1 && answered === before
+    })
+    client.resetAndDestroy()
+    await until('the connection is closed', () => connection.closed)
+  }
+  const { client, statuses } = await open(t, app)
+  client.write(get)
+  await until('others are answered', () => statuses()[0] === 200)
+})
 
 t.test('a client that never closes its end does not keep a refused connection open', async (t) => {
   const { app } = otherApp(t)
