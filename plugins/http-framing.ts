@@ -29,6 +29,13 @@ const parserCodes: Record<string, ErrorCode> = {
  */
 const timedOutPerTurn = 16
 
+/**
+ * Requests of all connections that wait for the responses before theirs: about 2.5 kB each, and there may be
+ * over 2000 in one chunk. Then a connection is closed that has more than its own few.
+ */
+const waitingMax = 20_000
+const waitingOfEach = 16
+
 /** The response to the request that came last on a connection. */
 const latest = Symbol('latest response')
 /** How many requests of a connection wait for the responses before theirs. */
@@ -44,6 +51,41 @@ export default fp<HttpFramingOptions>(
       if (reply.raw.socket !== null) return checkFraming(request, reply, done)
       afterEarlierResponses(request, reply, () => checkFraming(request, reply, done))
     })
+
+    let waitingInAll = 0
+    /**
+     * Requests of one connection run one after the other, and none after the response that ends it
+     * (RFC 9112, 9.3.2 and 9.6). Node hands over all that have arrived; a response gets its socket
+     * when those before it are sent, and never after the last one.
+     */
+    function afterEarlierResponses({ raw }: FastifyRequest, reply: FastifyReply, run: () => void) {
+      const socket: Connection = raw.socket
+      if (socket[waiting] === undefined) {
+        socket[waiting] = 0
+        // Node resumes it with the end of each request, and when a body is read.
+        socket.on('resume', () => {
+          if (socket[waiting]! > 0) socket.pause()
+        })
+        socket.once('close', () => {
+          waitingInAll -= socket[waiting]!
+        })
+      }
+      if (waitingInAll >= waitingMax && socket[waiting] >= waitingOfEach) socket.destroy()
+      // The rest of a chunk, after that.
+      if (socket.destroyed) return
+      // Stop reading until the last one runs, or the requests behind would queue up without bound.
+      socket[waiting]++
+      waitingInAll++
+      socket.pause()
+      reply.raw.once('socket', () => {
+        // The client is gone, and Node is failing what was written. What this wrote now, it would fail
+        // together with the same once more, and a second `finish` of a response ends the process.
+        if (socket.destroyed || socket.errored !== null) return
+        waitingInAll--
+        if (--socket[waiting]! === 0) socket.resume()
+        run()
+      })
+    }
 
     // Node itself would answer a request without Host, with an empty body. It would also hide the
     // headers behind the 1000th, among them perhaps a second Host or Authorization. Their total
@@ -114,32 +156,6 @@ export default fp<HttpFramingOptions>(
 export function responseDue(socket: Connection): ServerResponse | null {
   const response = socket[latest]
   return response === undefined || response.closed ? null : response
-}
-
-/**
- * Requests of one connection run one after the other, and none after the response that ends it (RFC
- * 9112, 9.3.2 and 9.6). Node hands over all that have arrived; a response gets its socket when
- * those before it are sent, and never after the last one.
- */
-function afterEarlierResponses({ raw }: FastifyRequest, reply: FastifyReply, run: () => void) {
-  const socket: Connection = raw.socket
-  if (socket[waiting] === undefined) {
-    socket[waiting] = 0
-    // Node resumes it with the end of each request, and when a body is read.
-    socket.on('resume', () => {
-      if (socket[waiting]! > 0) socket.pause()
-    })
-  }
-  // Stop reading until the last one runs, or the requests behind would queue up without bound.
-  socket[waiting]++
-  socket.pause()
-  reply.raw.once('socket', () => {
-    // The client is gone, and Node is failing what was written. What this wrote now, it would fail
-    // together with the same once more, and a second `finish` of a response ends the process.
-    if (socket.destroyed || socket.errored !== null) return
-    if (--socket[waiting]! === 0) socket.resume()
-    run()
-  })
 }
 
 /** A host and a port (RFC 3986, 3.2.2): a name, which may be empty, or an address in brackets. */

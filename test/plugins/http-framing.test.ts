@@ -140,6 +140,36 @@ for (const [kind, request] of [
     t.equal(statuses().length, count)
   })
 
+t.test('requests that wait on all connections are bounded, but each may have a few', async (t) => {
+  const { app } = otherApp(t)
+  const { held, release } = hold()
+  let running = 0
+  app.get('/', async () => {
+    running++
+    await held
+    return 'ok'
+  })
+  const count = 1800
+  const deep = []
+  do {
+    deep.push(await open(t, app))
+    deep.at(-1)!.client.write(get.repeat(count))
+    await until('its first one runs', () => running === deep.length)
+    await nextTurn()
+  } while (!deep.at(-1)!.connection.destroyed && deep.length < 20)
+  t.equal(deep.length, 12, 'the twelfth is closed')
+  deep.pop()
+  const few = await open(t, app)
+  few.client.write(get.repeat(17))
+  await until('its first one runs', () => running === deep.length + 2)
+  release()
+  for (const { statuses } of deep) await until('all are answered', () => statuses().length === count)
+  await until('all are answered', () => few.statuses().length === 17)
+  const later = await open(t, app)
+  later.client.write(get.repeat(count))
+  await until('there is room again', () => later.statuses().length === count)
+})
+
 t.test('a client that goes away while responses wait to be read ends nothing else', async (t) => {
   const { app } = otherApp(t, { http: { ServerResponse: OneWriteResponse } })
   let answered = 0
