@@ -171,8 +171,9 @@ export function createShard(options: ShardOptions): Shard {
         server.failed(error)
         answerLocally(hits)
         answered(false)
-        // The call may still run. If its reply comes late, we at least know the counts.
-        sent.then((reply) => remember(hits, reply)).catch(() => {})
+        // The call may still run. If its reply comes late, we at least know the counts. Not at once: they
+        // include the hits of earlier calls, whose replies may have come with it.
+        sent.then((reply) => setImmediate(remember, hits, reply)).catch(() => {})
       },
     )
   })

@@ -292,12 +292,30 @@ t.test('a call that timed out is not repeated, and its late answer is used', asy
   t.strictSame(seen.outages, ['timeout'])
   seen.calls[0]!.answer(3, 1, 1, 1)
   await nextTurn()
+  await nextTurn()
   t.equal((await hit()).number, 4, 'another instance had counted one')
   t.equal((await hit('apk_2')).number, 2, 'and ours are not counted twice')
   seen.probe = async () => clockOf(startMs)
   await untilShared()
   t.equal(seen.calls.length, 1, 'nothing is sent again')
   t.strictSame(seen.outages, ['timeout', null])
+})
+
+t.test('no hit is counted twice if a later call is given up before an earlier one', async (t) => {
+  const { seen, hit, called, untilShared } = open(t)
+  await untilShared()
+  seen.probe = noAnswer
+  const earlier = hit()
+  await called(1)
+  await clock.tickAsync(25)
+  const later = hit()
+  await called(2)
+  // This process was busy. The earlier call's time was up 30 ms ago, so it gets some more; the later one's 5 ms ago.
+  clock.jump(130 - 25)
+  t.match(await settled(later), { number: 1, turn: { shared: false } })
+  seen.calls[0]!.answer(1, 1)
+  seen.calls[1]!.answer(2, 1)
+  t.equal((await earlier).number, 2)
 })
 
 t.test('Redis may count a call until the minute ends in which its reply is awaited', async (t) => {
