@@ -16,6 +16,9 @@ export interface JsonBodyOptions {
 
 const paramMaxLength = 100
 
+/** No body needs so many. With millions, parsing would hold up all requests for seconds. */
+const valuesMax = 100_000
+
 export default fp<JsonBodyOptions>(
   async (app, { redact = (text) => text }) => {
     app.removeAllContentTypeParsers()
@@ -30,6 +33,8 @@ export default fp<JsonBodyOptions>(
       if (body.length === 0) return request.body ?? emptyBody()
       if (!isUtf8(body))
         return new ApiError('invalid_json', { message: 'The request body is not valid UTF-8.' })
+      if (body.length > valuesMax && hasTooManyValues(body))
+        return new ApiError('invalid_json', { message: `The request body has over ${valuesMax} values.` })
       const text = body.toString('utf8')
       let json: unknown
       try {
@@ -63,6 +68,21 @@ function isPlainUtf8({ headers, raw }: FastifyRequest): boolean {
   // Node hides a second Content-Type, which a proxy may have used.
   const types = raw.rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === 'content-type')
   return types.length < 2
+}
+
+/** Each value follows one of these, or is the only one. */
+const beforeValue = new Set(Buffer.from('[{,'))
+
+function hasTooManyValues(body: Buffer): boolean {
+  let values = 0
+  let isInText = false
+  for (let i = 0; i < body.length; i++) {
+    const byte = body[i]!
+    if (byte === 0x22 /* " */) isInText = !isInText
+    else if (byte === 0x5c /* \ */) i++
+    else if (!isInText && beforeValue.has(byte) && ++values > valuesMax) return true
+  }
+  return false
 }
 
 const repeatedMember = (param: string) =>

@@ -20,7 +20,7 @@ export const errorTable = {
     message: 'The request body is not valid JSON.',
     suggestion: 'Send the JSON object that the operation takes, encoded as UTF-8, such as {"name":"my key"}.',
     about:
-      'The body was empty, was cut short, was not valid UTF-8 (RFC 3629), was not valid JSON (RFC 8259), or has an object with the same member twice, which `param` then names. Nothing was changed.',
+      'The body was empty, was cut short, was not valid UTF-8 (RFC 3629), was not valid JSON (RFC 8259), has an object with the same member twice, which `param` then names, or has over 100,000 values. Nothing was changed.',
   },
   missing_parameter: {
     status: 400,

@@ -8,8 +8,8 @@ import { answersOf, envelopeOf, otherApp, raw } from './other-app.ts'
 
 const anyBody = { schema: { body: {} } }
 
-function taking(t: Test) {
-  const { app } = otherApp(t, { ajv: ajv as never, bodyLimit: 1000 })
+function taking(t: Test, { bodyLimit = 1000 } = {}) {
+  const { app } = otherApp(t, { ajv: ajv as never, bodyLimit })
   app.register(jsonBody, { redact: (text: string) => text.replace(/secret_\w*/g, '[redacted]') })
   const bodies: unknown[] = []
   app.register(async (scope) => {
@@ -51,6 +51,21 @@ t.test('JSON is accepted as it was sent', async (t) => {
     bodies,
     texts.map((text) => JSON.parse(text)),
   )
+})
+
+t.test('a body has at most 100,000 values, whatever its texts contain', async (t) => {
+  const { send } = taking(t, { bodyLimit: 1_000_000 })
+  const text = JSON.stringify('[{,"\\'.repeat(100_000))
+  const nested = (depth: number) => `${'['.repeat(depth)}${text}${']'.repeat(depth)}`
+  const list = (count: number) => `[${'0,'.repeat(count - 1)}0]`
+  for (const [body, tooMany] of [
+    [nested(100_000), nested(100_001)],
+    [list(100_000), list(100_001)],
+    [`{"a":${list(99_999)}}`, `{"a":${list(100_000)}}`],
+  ] as const) {
+    t.equal(await send(body), 'taken')
+    t.strictSame(await send(tooMany), [400, 'invalid_json'])
+  }
 })
 
 t.test('the type is application/json in any case, with no charset but UTF-8', async (t) => {
