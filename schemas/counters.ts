@@ -57,7 +57,7 @@ export const Counters = Type.Object(
     }),
     lost: Type.Boolean({
       description:
-        'Whether this instance has noticed that requests of the minute are missing: Redis has lost counts, or was down for this instance or another. Counts are then lower bounds.',
+        'Whether this instance has noticed that requests of the minute are missing: Redis has lost counts, or was down for this instance or another, or a process that counted in memory was killed. Counts are then lower bounds.',
       examples: [false],
     }),
     named: Type.Boolean({

@@ -430,7 +430,7 @@ export interface components {
                      */
                     limited: number | null;
                     /**
-                     * @description Whether this instance has noticed that requests of the minute are missing: Redis has lost counts, or was down for this instance or another. Counts are then lower bounds.
+                     * @description Whether this instance has noticed that requests of the minute are missing: Redis has lost counts, or was down for this instance or another, or a process that counted in memory was killed. Counts are then lower bounds.
                      * @example false
                      */
                     lost: boolean;
@@ -457,7 +457,7 @@ export interface components {
                      */
                     limited: number | null;
                     /**
-                     * @description Whether this instance has noticed that requests of the minute are missing: Redis has lost counts, or was down for this instance or another. Counts are then lower bounds.
+                     * @description Whether this instance has noticed that requests of the minute are missing: Redis has lost counts, or was down for this instance or another, or a process that counted in memory was killed. Counts are then lower bounds.
                      * @example false
                      */
                     lost: boolean;
@@ -528,7 +528,7 @@ export interface components {
              */
             fault: "wrong_password" | "no_permission" | "certificate" | "tls" | "unknown_host" | "refused" | "unreachable" | "disconnected" | "timeout" | "loading" | "read_only" | "out_of_memory" | "cluster_down" | "other" | null;
             /**
-             * @description Whether this instance has noticed that requests of the minute are missing: Redis has lost counts, or was down for this instance or another. Counts are then lower bounds.
+             * @description Whether this instance has noticed that requests of the minute are missing: Redis has lost counts, or was down for this instance or another, or a process that counted in memory was killed. Counts are then lower bounds.
              * @example false
              */
             lost: boolean;

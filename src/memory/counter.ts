@@ -22,8 +22,8 @@ export interface MemoryCounterOptions {
 
 export function createMemoryCounter(options: MemoryCounterOptions = {}): Counter {
   const { alone = true, counts = createMinuteCounts(), now = Date.now } = options
-  /** An earlier process ended in this minute without storing what it had counted. */
-  let cutMinute: number | null = null
+  /** An earlier process ended in these minutes without storing what it had counted. */
+  const cutMinutes = new Set<number>()
   const versions = new Map<string, { version: number; untilMonoMs: number }>()
 
   function prune(monoMs: number) {
@@ -69,9 +69,9 @@ export function createMemoryCounter(options: MemoryCounterOptions = {}): Counter
     known: counts.of,
     now: async () => now(),
     takeHits: counts.takeHits,
-    mayLackCounts: (minute) => minute === cutMinute,
+    mayLackCounts: (minute) => cutMinutes.has(minute),
     restore(minute, stored, isCut) {
-      if (isCut) cutMinute = minute
+      if (isCut) cutMinutes.add(minute)
       for (const { keyId, count } of stored) counts.add(keyId, minute, count)
       counts.takeHits(minute)
     },

@@ -63,8 +63,8 @@ export function createCollector(options: CollectorOptions): Collector {
   const begun = new Set<number>()
   /** The last minute that is stored for good, as far as this instance knows. */
   let doneThrough: number | null = null
-  /** A minute in which an earlier process counted, and its counts died with it. */
-  let lostMinute: number | null = null
+  /** Minutes in which an earlier process counted, and its counts died with it. */
+  const lostMinutes = new Set<number>()
   /** A minute whose other requests this instance cannot see, and until when it is left to the others. */
   let left = { minute: 0, untilMs: 0 }
   let openMinute = 0
@@ -127,7 +127,7 @@ export function createCollector(options: CollectorOptions): Collector {
     const { complete, mode } = await counter.scan(minute, visit, { share, signal })
     await flush()
     const isInTime = !mayHaveExpired(minute, await now())
-    const whole = complete && mode !== 'local' && minute !== lostMinute && isInTime
+    const whole = complete && mode !== 'local' && !lostMinutes.has(minute) && isInTime
     return { whole, isShared: mode === 'shared' }
   }
 
@@ -137,7 +137,7 @@ export function createCollector(options: CollectorOptions): Collector {
     const claim = await usage.claim(minute)
     if (claim === 'claimed') {
       const { whole, isShared } = await storeCounts(minute)
-      if (minute !== lostMinute && !mayHaveExpired(minute, clock.nowMs)) {
+      if (!lostMinutes.has(minute) && !mayHaveExpired(minute, clock.nowMs)) {
         // Another instance may reach Redis: it can have the minute at once. Counts in memory are whole, so
         // the minute is left only once: what is still missing then will not come.
         const leaves = !isShared && (!whole || minute !== left.minute)
@@ -242,14 +242,19 @@ export function createCollector(options: CollectorOptions): Collector {
     timer.unref()
   }
 
-  /** Where counts die with their process: continues from what the last one stored. */
+  /**
+   * Where counts die with their process: continues from what the last one stored. The minute before is
+   * only shown: nothing is stored of it any more.
+   */
   async function restore() {
     if (counter.restore === undefined) return
     const minute = minuteOf(await now())
     doneThrough = minute - 1
-    const { counts, isCut } = await usage.resume(minute)
-    counter.restore(minute, counts, isCut)
-    if (isCut) lostMinute = minute
+    for (const one of [minute - 1, minute]) {
+      const { counts, isCut } = await usage.resume(one)
+      counter.restore(one, counts, isCut)
+      if (isCut) lostMinutes.add(one)
+    }
   }
 
   async function storeRest() {

@@ -200,3 +200,40 @@ t.test('without Postgres there are ids and counts, without Redis what this insta
   })
   t.match(local, { complete: false, keys: [{ id, limit: 5 }] })
 })
+
+t.test('in memory, the last minute is known after a restart, and what a killed process lost', async (t) => {
+  const own = await useServices(t)
+  const proxy = await startTcpProxy(t, own.databaseUrl)
+  const throughProxy = Object.assign(new URL(own.databaseUrl), { host: new URL(proxy.url).host }).href
+  let nowMs = Math.floor(Date.now() / 60_000) * 60_000 - 3_600_000
+  t.intercept(Date, 'now', { value: () => nowMs })
+  const start = (databaseUrl: string) =>
+    startInstance(t, { ...own, databaseUrl, redisUrl: '' }, { OPS_TOKEN: `ada:${ada}` })
+  async function lastMinute(of: typeof instance, id: string) {
+    const ops = await startOps(t, of)
+    const { body } = await ops.ask('GET', '/admin/counters?minute=last', { token: ada })
+    const found = await ops.ask('POST', '/admin/lookup', { token: ada, json: { query: id } })
+    return { body, last: found.body.counters.last }
+  }
+
+  const first = await start(own.databaseUrl)
+  const { keys } = await makeKeys(first, 1000)
+  const { id, token } = keys[0]!
+  for (let n = 0; n < 3; n++) await verify(first, token)
+  await first.close()
+  nowMs += 60_000
+  const second = await start(throughProxy)
+  const kept = await lastMinute(second, id)
+  t.match(kept.body, { source: 'memory', complete: true, lost: false, keys: [{ id, used: 3 }] })
+  t.match(kept.last, { used: 3, lost: false })
+
+  await verify(second, token)
+  // For Postgres, it is killed.
+  proxy.cut()
+  proxy.refuse()
+  nowMs += 60_000
+  const cut = await lastMinute(await start(own.databaseUrl), id)
+  t.match(cut.body, { lost: true, keys: [] })
+  t.match(cut.last, { used: 0, lost: true })
+  await proxy.heal()
+})

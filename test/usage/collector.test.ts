@@ -650,6 +650,8 @@ t.test('counting in memory continues after a clean stop, and a killed process le
   await hits(second.counter, key.id, 7)
   // It is killed here.
   const third = await start()
+  t.equal(third.counter.known(minute).get(key.id), 5, 'the minute before is known')
+  t.strictSame([minute, minute + 1].map(third.counter.mayLackCounts), [false, true])
   await hits(third.counter, key.id, 1)
   nowMs += 60_000
   await third.collector.tick()
@@ -662,6 +664,7 @@ t.test('counting in memory continues after a clean stop, and a killed process le
   // It is killed here, and the next one starts when that minute is over.
   nowMs += 60_000
   const fourth = await start()
+  t.strictSame([minute + 2, minute + 3].map(fourth.counter.mayLackCounts), [true, false])
   for (const waitedMs of [0, 15_000]) {
     nowMs += waitedMs
     await fourth.collector.tick()
