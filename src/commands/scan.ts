@@ -2,7 +2,9 @@
  * latchkey keys scan: finds keys of this service that have leaked into files, and revokes them with
  * --revoke.
  */
-import { type FileHandle, open } from 'node:fs/promises'
+import { constants, openSync } from 'node:fs'
+import { type FileHandle, open, stat } from 'node:fs/promises'
+import { Socket } from 'node:net'
 import { addAbortSignal } from 'node:stream'
 import type { ScanResult } from '../../schemas/scan.ts'
 import { collectLeaks, type Leaks } from '../ops/admin/leaked-keys.ts'
@@ -60,7 +62,7 @@ const isActive = ({ state }: ScanResult['keys'][0]) => state === 'active'
 async function scanFile(stores: Stores, file: string, leaks: Leaks, stopped: AbortSignal) {
   const scanChunk = tokenScanner(stores.tokenFormat)
   const isUtf16 = utf16Finder(stores.tokenFormat)
-  const chunks = file === '-' ? addAbortSignal(stopped, process.stdin) : chunksOf(file)
+  const chunks = file === '-' ? addAbortSignal(stopped, process.stdin) : chunksOf(file, stopped)
   for await (const chunk of chunks) {
     stopped.throwIfAborted()
     if (isUtf16(chunk))
@@ -72,9 +74,10 @@ async function scanFile(stores: Stores, file: string, leaks: Leaks, stopped: Abo
 }
 
 /** Reuses one buffer: collecting a new one for each chunk would take as long as the scan. */
-async function* chunksOf(file: string): AsyncGenerator<Buffer> {
+async function* chunksOf(file: string, stopped: AbortSignal): AsyncGenerator<Buffer> {
   let handle: FileHandle | undefined
   try {
+    if ((await stat(file)).isFIFO()) return yield* addAbortSignal(stopped, openPipe(file))
     handle = await open(file)
     const buffer = Buffer.allocUnsafeSlow(chunkBytes)
     for (;;) {
@@ -87,6 +90,13 @@ async function* chunksOf(file: string): AsyncGenerator<Buffer> {
   } finally {
     await handle?.close()
   }
+}
+
+/** A read by a FileHandle would hold up the end of the process until the writer goes on. */
+function openPipe(file: string): Socket {
+  // Does not wait for a writer here.
+  const fd = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK)
+  return new Socket({ fd, readable: true, writable: false })
 }
 
 function linesOf(scanned: ScannedFile[]): string[] {

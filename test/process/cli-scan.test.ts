@@ -1,14 +1,14 @@
 // latchkey keys scan: files of any size, read piece by piece, and stdin; the tokens are printed nowhere.
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { writeFile } from 'node:fs/promises'
+import { open, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
 import { tokenFormat } from '../../src/rules/token.ts'
 import { openDatabase, useServices } from '../services/index.ts'
 import { builtCli } from './built.ts'
-import { aFolder, externalEnv, openCommandLine, runLatchkey } from './latchkey.ts'
+import { aFolder, externalEnv, openCommandLine, runLatchkey, spawnLatchkey } from './latchkey.ts'
 import { until } from './until.ts'
 
 const env = externalEnv(await useServices(t))
@@ -120,6 +120,39 @@ t.test('one that is stopped shows what it has revoked, and that there was more t
       { file: 'not reached', error, keys: [] },
     ])
   }
+})
+
+t.test('so does one that waits for more of a named pipe', async (t) => {
+  const pipe = join(await aFolder(t), 'pipe')
+  spawnSync('mkfifo', [pipe])
+  const writer = await open(pipe, 'r+')
+  t.teardown(() => writer.close())
+  const { id, plain_key } = await keyOf()
+  await writer.write(`${plain_key}\n`)
+  const sql = openDatabase(t, env.DATABASE_URL!)
+  const scan = await spawnLatchkey(t, env, 'keys', 'scan', '--revoke', pipe, '--json')
+  await until(
+    'the key is revoked',
+    async () => (await sql`select from api_keys where id = ${id} and revoked_at is not null`).length > 0,
+  )
+  scan.kill('SIGINT')
+  const { code, signal, stdout } = await scan.ended
+  t.strictSame([code, signal], [1, null])
+  const error = 'the scan was stopped before its end'
+  t.match(JSON.parse(stdout || '[]'), [{ error, keys: [{ id, state: 'revoked', revoked: true }] }])
+})
+
+t.test('one that waits for the writer of a named pipe can be stopped too', async (t) => {
+  const folder = await aFolder(t)
+  const [first, pipe] = [join(folder, 'first'), join(folder, 'pipe')]
+  spawnSync('mkfifo', [first, pipe])
+  const scan = await spawnLatchkey(t, env, 'keys', 'scan', first, pipe, '--json')
+  // Opens when the scan does; the scan is at the second pipe soon after.
+  await (await open(first, 'w')).close()
+  scan.kill('SIGINT')
+  const { code, signal, stdout } = await scan.ended
+  t.strictSame([code, signal], [1, null])
+  t.match(JSON.parse(stdout || '[]')[1], { file: pipe, error: 'the scan was stopped before its end' })
 })
 
 t.test('a slow reader gets the whole of a long answer, even of a command that fails', async (t) => {
