@@ -1,4 +1,5 @@
 /** What a command is, and what commands share. */
+import { fstatSync } from 'node:fs'
 import { userInfo } from 'node:os'
 import { Command, Help, type Option } from 'commander'
 import { type Config, readConfig } from '../config.ts'
@@ -84,6 +85,9 @@ export function requireUtf8(values: unknown[]): void {
   const garbled = values.find((value) => typeof value === 'string' && value.includes('\ufffd'))
   if (garbled !== undefined) throw new Error(`${garbled} is not UTF-8: use a terminal and files in UTF-8`)
 }
+
+/** Node would take a directory for an empty file. */
+export const isStdinDirectory = () => fstatSync(process.stdin.fd).isDirectory()
 
 export function group(name: string, summary: string, commands: Command[]): Command {
   const made = strict(new Command(name)).description(summary).helpCommand(false)

@@ -1,6 +1,5 @@
 /** latchkey lookup: identifies what a customer has sent. */
 import { once } from 'node:events'
-import { fstatSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { Writable } from 'node:stream'
 import { lookupMaxLength, lookupPattern } from '../../schemas/bounds.ts'
@@ -11,7 +10,7 @@ import { createLookup, keyIn } from '../ops/admin/find-anything.ts'
 import { type TokenFormat, tokenFormat } from '../rules/token.ts'
 import { adminKeyBody } from '../stores.ts'
 import { entriesTable } from './audit.ts'
-import { command, moment, operator, requireUtf8, table, withStores } from './command.ts'
+import { command, isStdinDirectory, moment, operator, requireUtf8, table, withStores } from './command.ts'
 
 /** The lines of a paste come faster than this. */
 const quietMs = 100
@@ -60,9 +59,7 @@ const historyWarning =
 async function fromStdin(): Promise<string> {
   const { stdin } = process
   if (stdin.isTTY) return typed()
-  // Node would take it for an empty file.
-  if (fstatSync(stdin.fd).isDirectory())
-    throw new Error('stdin is a directory: pipe the query into lookup -, or type it')
+  if (isStdinDirectory()) throw new Error('stdin is a directory: pipe the query into lookup -, or type it')
   let text = ''
   for await (const chunk of stdin.setEncoding('utf8')) {
     text += chunk

@@ -10,7 +10,7 @@ import type { ScanResult } from '../../schemas/scan.ts'
 import { collectLeaks, type Leaks } from '../ops/admin/leaked-keys.ts'
 import { tokenScanner, utf16Finder } from '../rules/token-scanner.ts'
 import type { Stores } from '../wiring/stores.ts'
-import { actor, command, table, withStores } from './command.ts'
+import { actor, command, isStdinDirectory, table, withStores } from './command.ts'
 import { revoke } from './options.ts'
 import { untilStopped } from './until-stopped.ts'
 
@@ -62,6 +62,7 @@ const isActive = ({ state }: ScanResult['keys'][0]) => state === 'active'
 async function scanFile(stores: Stores, file: string, leaks: Leaks, stopped: AbortSignal) {
   const scanChunk = tokenScanner(stores.tokenFormat)
   const isUtf16 = utf16Finder(stores.tokenFormat)
+  if (file === '-' && isStdinDirectory()) throw new Error('-: stdin is a directory')
   const chunks = file === '-' ? addAbortSignal(stopped, process.stdin) : chunksOf(file, stopped)
   for await (const chunk of chunks) {
     stopped.throwIfAborted()

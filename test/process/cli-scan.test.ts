@@ -1,6 +1,7 @@
 // latchkey keys scan: files of any size, read piece by piece, and stdin; the tokens are printed nowhere.
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
+import { closeSync, openSync } from 'node:fs'
 import { open, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
@@ -80,6 +81,22 @@ t.test('a file that cannot be read is a fault, and the others are scanned', asyn
     { error: /ENOENT/, keys: [] },
     { error: null, keys: [{ state: 'revoked', revoked: true }] },
   ])
+})
+
+t.test('a directory as stdin is a fault', async (t) => {
+  const folder = openSync('.', 'r')
+  const child = spawn(process.execPath, [await builtCli(), 'keys', 'scan', '-', '--json'], {
+    env,
+    stdio: [folder, 'pipe', 'pipe'],
+  })
+  closeSync(folder)
+  const [[code], stdout, stderr] = await Promise.all([
+    once(child, 'close'),
+    text(child.stdout!),
+    text(child.stderr!),
+  ])
+  t.strictSame([code, stderr], [1, 'latchkey: -: stdin is a directory\n'])
+  t.match(JSON.parse(stdout), [{ file: '-', error: '-: stdin is a directory' }])
 })
 
 t.test('people see what was revoked, and how many tokens are unknown', async (t) => {
