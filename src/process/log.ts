@@ -29,7 +29,8 @@ export async function createLog(level: string): Promise<Log> {
   if (process.stdout.isTTY) {
     // Its many files take time to load, and only a terminal needs them.
     const { default: pretty } = await import('pino-pretty')
-    return pino(options, pretty({ colorize: true, sync: true, ignore: 'pid,hostname', messageFormat }))
+    const translateTime = "UTC:HH:MM:ss.l'Z'"
+    return pino(options, pretty({ translateTime, sync: true, ignore: 'pid,hostname', messageFormat }))
   }
   // Written when the event loop is free: a slow reader of our log must not slow down requests.
   const destination = pino.destination({

@@ -74,6 +74,27 @@ t.test(
   },
 )
 
+t.test('on a terminal, times are in UTC', { skip: noTerminals }, async (t) => {
+  const hour = () => new Date().toISOString().slice(11, 13)
+  const before = hour()
+  const terminal = await onTerminal(t, externalEnv(services, { TZ: 'Asia/Tokyo' }), 'serve')
+  await until('it listens', () => terminal.shown.includes('listening'))
+  const shown = /\[(\d\d):\d\d:\d\d\.\d{3}Z\] .*listening/.exec(terminal.shown)?.[1]
+  t.ok([before, hour()].includes(shown!), terminal.shown)
+})
+
+t.test('on a terminal, lines have colours unless NO_COLOR or TERM=dumb', { skip: noTerminals }, async (t) => {
+  for (const [more, isColoured] of [
+    [{ TERM: 'xterm' }, true],
+    [{ TERM: 'xterm', NO_COLOR: '1' }, false],
+    [{ TERM: 'dumb' }, false],
+  ] as const) {
+    const terminal = await onTerminal(t, externalEnv(services, more), 'serve')
+    await until('it listens', () => terminal.shown.includes('listening'))
+    t.equal(terminal.shown.includes('\x1b['), isColoured, JSON.stringify(more))
+  }
+})
+
 /** The service at debug level with these as its stdout and stderr, once it answers. */
 async function serveInto(t: Test, stdout: 'pipe' | number, stderr: 'pipe' | 'ignore' | number) {
   const port = await freePort()
