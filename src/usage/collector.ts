@@ -98,6 +98,12 @@ export function createCollector(options: CollectorOptions): Collector {
       const unreported = begun.delete(one) ? -1 : 0
       if (requests > 0 || mayLackCounts || unreported !== 0) add(one, { requests, unreported, mayLackCounts })
     }
+    // After a standstill: some of its hits may be forgotten, so it stays unreported.
+    for (const one of begun) {
+      if (one >= minute - 2) continue
+      begun.delete(one)
+      add(one, { requests: counter.takeHits(one), unreported: 0, mayLackCounts: true })
+    }
     for (const oldest of reports.keys()) {
       if (reports.size <= reportsMax) break
       reports.delete(oldest)

@@ -331,7 +331,7 @@ t.test('a clock that was hours ahead for a moment costs no minute after it', asy
     seen.rolledUp = 0
     await collector.tick()
   }
-  t.strictSame(seen, { begun: [1000, 1300, 1001], claimed: [999, 1298, 1299, 999, 1000], rolledUp: 1 })
+  t.strictSame(seen, { begun: [1000, 1300, 1000, 1001], claimed: [999, 1298, 1299, 999, 1000], rolledUp: 1 })
 })
 
 t.test('a minute stored by a clock that was ahead is stored again when it is over', async (t) => {
@@ -363,6 +363,41 @@ t.test('a single request is reported, even after a pause of two minutes', async 
   nowMs += 120_000
   await collector.tick()
   t.equal(reported.get(1000), 1)
+})
+
+t.test('an instance that stood still for longer reports its last minute as lacking counts', async (t) => {
+  let nowMs = 1000 * 60_000 + 3000
+  const reported: [number, UsageReport][] = []
+  const report = async (...args: [number, UsageReport]) => void reported.push(args)
+  const counter = createMemoryCounter({ now: () => nowMs })
+  const collector = collectorOn(() => nowMs, { report }, counter)
+  await collector.tick()
+  await hits(counter, 'apk_1', 1)
+  nowMs += 180_000
+  reported.length = 0
+  for (let n = 0; n < 2; n++) await collector.tick()
+  t.strictSame(reported, [
+    [1003, { requests: 0, unreported: 1, mayLackCounts: false }],
+    [1000, { requests: 1, unreported: 0, mayLackCounts: true }],
+  ])
+})
+
+t.test('a minute that others have stored is incomplete if one of them stood still in it', async (t) => {
+  await forget()
+  const minute = minuteOf(Date.now()) - 30
+  let nowMs = minute * 60_000 + 3000
+  const now = () => nowMs
+  const [still, other] = [0, 1].map(() => collectorAt(now, scannedAs('shared', { now }))) as [
+    ReturnType<typeof collectorAt>,
+    ReturnType<typeof collectorAt>,
+  ]
+  await tickAll([still, other])
+  nowMs += 60_000
+  await other.tick()
+  t.equal(await incompleteIn(minute), false, 'as if it had been killed')
+  nowMs += 120_000
+  await still.tick()
+  t.equal(await incompleteIn(minute), true)
 })
 
 t.test('of a key that a scan visits twice, the higher count is stored', async (t) => {
