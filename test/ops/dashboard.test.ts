@@ -1,5 +1,5 @@
 // The dashboard in a real browser, on real servers: what an operator sees, finds and does.
-import type { Locator, Page, Request } from 'playwright-core'
+import type { Locator, Page, Request, Route } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { type Instance, makeKey, makeUser, startInstance, startOps } from '../instance.ts'
 import { until } from '../process/until.ts'
@@ -79,6 +79,10 @@ async function showEvents(page: Page, events: string, later = '') {
     goOn()
   }
 }
+
+/** As if there were no session. */
+const theLogin = (route: Route) =>
+  route.fulfill({ contentType: 'text/html', body: '<script src="/dashboard/login.js"></script>' })
 
 /** Waits until the page has dealt with what it has received. */
 const painted = (page: Page) =>
@@ -417,9 +421,7 @@ test('a session that ends leaves a new key on the screen until it is handed over
         : route.fulfill({ contentType: 'text/event-stream', body: 'retry: 50\n\n' }),
     )
     await page.route(`${url}/`, (route) =>
-      route.request().resourceType() === 'fetch' && isOver
-        ? route.fulfill({ contentType: 'text/html', body: '<script src="/dashboard/login.js"></script>' })
-        : route.fallback(),
+      route.request().resourceType() === 'fetch' && isOver ? theLogin(route) : route.fallback(),
     )
     // It asks for its own address, perhaps also just before the session ends.
     const told = page.waitForResponse(
@@ -1030,6 +1032,7 @@ test('with a token there is a login, and nothing else before it', async (t, brow
     ['**/logout', () => page.getByText('Log out').click()],
   ] as const) {
     await page.route(path, (route) => route.fulfill({ status: 401, json: null }), { times: 1 })
+    if (path === '**/admin/lookup') await page.route(`${ops.url}/`, theLogin, { times: 1 })
     const reloaded = page.waitForEvent('load')
     await Promise.race([ask(), reloaded])
     await reloaded
@@ -1089,6 +1092,23 @@ test('the login says so if a change was not made because the session had ended',
     await page.reload()
     await page.getByText('not made').waitFor({ state: 'detached' })
   }
+})
+
+test('a 401 that is not the end of the session is said, and the page stays', async (t, browser) => {
+  const page = await browser.open(url)
+  const { id } = await aKey()
+  const found = await find(page, id)
+  await page.evaluate('window.isSame = true')
+  const refused = { code: 'operator_unauthorized', message: 'Not from here.', suggestion: 'Ask the proxy.' }
+  for (const path of ['**/admin/keys/*', '**/admin/lookup'])
+    await page.route(path, (route) => route.fulfill({ status: 401, json: { error: refused } }))
+  await found.getByText('Change limit').click()
+  await found.getByText('Not from here. Ask the proxy.').waitFor()
+  await page.getByLabel('Find a key').press('Enter')
+  await page.locator('#search-fault').getByText('Not from here. Ask the proxy.').waitFor()
+  await painted(page)
+  t.strictSame(await page.evaluate('[window.isSame, sessionStorage.length]'), [true, 0])
+  t.equal(await page.getByLabel('Find a key').inputValue(), id)
 })
 
 test('the login says so if the browser does not store the session', async (t, browser) => {

@@ -35,7 +35,7 @@ function actions({ id, name }, { isShowing, find, tell, warn, hush }) {
     } catch (error) {
       const text = textOf(error)
       // The login takes the place of this page.
-      if (error.code === 'operator_unauthorized')
+      if (error.isSessionOver)
         sessionStorage.setItem('note', 'The session had ended: the last change was not made.')
       // Somebody else has revoked or rotated it meanwhile: show that.
       if (outdated.includes(error.code) && isShowing(id)) return again(title + text)

@@ -1,5 +1,5 @@
 /** Requests to the admin API. A fault is an Error with the envelope's message and suggestion. */
-import { loadAgain } from './session.js'
+import { loadAgain, pageNow } from './session.js'
 
 class Fault extends Error {
   constructor({ message, suggestion = '', code }, retryAfter = null) {
@@ -32,9 +32,14 @@ export async function request(method, path, json) {
   })
   const body = bodyOf(text)
   if (status === 204 || (ok && body)) return body
-  if (status === 401 && path.startsWith('/admin/')) loadAgain()
   const notOurs = { message: 'The answer is not from Latchkey. Is there a proxy in between?' }
-  throw new Fault(typeof body?.error?.message === 'string' ? body.error : notOurs, retryAfter)
+  const fault = new Fault(typeof body?.error?.message === 'string' ? body.error : notOurs, retryAfter)
+  // A 401 may have another reason, such as a proxy that changes the host name.
+  if (status === 401 && path.startsWith('/admin/') && (await pageNow()) === 'login') {
+    fault.isSessionOver = true
+    loadAgain()
+  }
+  throw fault
 }
 
 /** A connection may also break off within the body. */
