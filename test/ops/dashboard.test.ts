@@ -42,6 +42,14 @@ const shown = (page: Page, text: string | RegExp) => page.getByText(text).first(
 /** Waits until the page receives events. Exact: an instance is "alive". */
 const live = (page: Page) => page.getByText('Live', { exact: true }).waitFor()
 
+/** Logs in as soon as the form works. */
+async function logIn(page: Page) {
+  await page.locator('#token:focus').waitFor()
+  await page.keyboard.type(ada)
+  await page.keyboard.press('Enter')
+  await live(page)
+}
+
 const event = (name: string, value: unknown) => `event: ${name}\ndata: ${JSON.stringify(value)}\n\n`
 
 const busy = (id: string, more = {}) => ({
@@ -1226,6 +1234,44 @@ test('a stream that is refused is asked for again after a pause, and once', asyn
   await page.clock.runFor(12_000)
   for (let i = 0; i < 3; i++) await answered()
   t.equal(asked, 2)
+})
+
+test('a page with a module that does not load says so, and is loaded again every 5 s', async (t, browser) => {
+  const { url: withTokens } = await startOps(t, instance)
+  for (const [address, module, place, ready] of [
+    [url, 'bars.js', '#connection', live],
+    [withTokens, 'api.js', '#fault', logIn],
+  ] as const) {
+    const page = await browser.open('about:blank')
+    let loads = 0
+    page.on('load', () => loads++)
+    await page.clock.install()
+    await page.clock.pauseAt(Date.now() + 1000)
+    let isBroken = true
+    await page.route(`**/${module}`, (route) =>
+      isBroken ? route.abort('connectionreset') : route.fallback(),
+    )
+    await page.goto(address)
+    const isSaid = () => page.locator(place).getByText('The page has not loaded. Trying again…').waitFor()
+    await isSaid()
+    await page.clock.runFor(4900)
+    await isSaid()
+    t.equal(loads, 1)
+    // While the service is down, the browser would show a page of its own.
+    await page.route(`${address}/`, (route) => route.abort('connectionreset'), { times: 1 })
+    const isDown = page.waitForEvent('requestfailed')
+    await page.clock.runFor(100)
+    await isDown
+    await page.evaluate('fetch("/").then((response) => response.text())')
+    const loaded = page.waitForEvent('load')
+    await page.clock.runFor(5000)
+    await loaded
+    await isSaid()
+    t.equal(loads, 2)
+    isBroken = false
+    await page.clock.runFor(5000)
+    await ready(page)
+  }
 })
 
 test('a browser whose clock is wrong shows the same', async (t, browser) => {
