@@ -141,10 +141,9 @@ async function own(dir: DataDir, { mustExist, onProgress = () => {} }: Options):
       process.off(signal, atSignal)
       atExit()
       process.kill(process.pid, signal)
-      // The first process of a container survives it.
-      process.exit(1)
     }
-    for (const signal of endingSignals) process.on(signal, atSignal)
+    // The first process of a container exits at a signal: cli.ts.
+    if (process.pid !== 1) for (const signal of endingSignals) process.on(signal, atSignal)
     const leave = async () => {
       // A command that comes now must not join a server that is about to stop.
       if (lockAsCommand(dir.lock)) await stopPostmaster(dir)

@@ -1,16 +1,27 @@
 // How a process stops: it loses no request that it accepted and nothing that it noted, and ends soon.
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
+import { writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { makeCaller, makeKey, startInstance } from '../instance.ts'
 import { openDatabase, useServices } from '../services/index.ts'
-import { send } from '../services/processes.ts'
+import { processTree, send } from '../services/processes.ts'
 import { ask } from './ask.ts'
 import { builtCli } from './built.ts'
 import { heldAtStart, lockWaitOf } from './held-at-start.ts'
 import { holdCreation } from './held-request.ts'
-import { aFolder, type Env, externalEnv, type Latchkey, serveLatchkey, spawnLatchkey } from './latchkey.ts'
+import {
+  aFolder,
+  type Env,
+  externalEnv,
+  type Latchkey,
+  listening,
+  serveLatchkey,
+  spawnLatchkey,
+  spawnWith,
+} from './latchkey.ts'
 import { until } from './until.ts'
 
 const services = await useServices(t)
@@ -308,4 +319,38 @@ t.test('SIGTERM ends it while it waits for a Postgres that is not there', async 
   service.kill('SIGTERM')
   const { code } = await service.ended
   t.equal(code, 0)
+})
+
+const noNamespaces =
+  spawnSync('unshare', ['--pid', '--fork', 'true']).status !== 0 &&
+  'this user cannot start a process 1 on this machine'
+
+/** As in a container without an init. */
+async function asProcess1(t: Test, env: Env, ...words: string[]) {
+  const node = join(await aFolder(t), 'node')
+  const lines = `#!/bin/sh\nexec unshare --pid --fork --kill-child '${process.execPath}' "$@"\n`
+  await writeFile(node, lines, { mode: 0o755 })
+  return spawnWith(t, node, env, words)
+}
+
+for (const [signal, code, ...words] of [
+  ['SIGTERM', 143, 'serve'],
+  ['SIGINT', 130, 'users', 'list'],
+] as const)
+  t.test(`as process 1, ${words[0]} ends at ${signal} while it loads`, { skip: noNamespaces }, async (t) => {
+    const atOnce = `process.on('newListener', (event) => {
+      if (event === '${signal}') setImmediate(() => process.kill(1, event))
+    })`
+    const nowhere = externalEnv({ databaseUrl: 'postgres://127.0.0.1:1/x', redisUrl: null })
+    const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(atOnce)}`
+    const latchkey = await asProcess1(t, { ...nowhere, NODE_OPTIONS }, ...words)
+    t.match(await latchkey.ended, { code, stdout: '', stderr: '' })
+  })
+
+t.test('as process 1, SIGTERM stops it in order once it listens', { skip: noNamespaces }, async (t) => {
+  const service = await listening(await asProcess1(t, externalEnv(services), 'serve'))
+  send((await processTree(service.pid)).slice(1), 'SIGTERM')
+  const { code, stdout } = await service.ended
+  t.equal(code, 0)
+  t.match(stdout, '"stopped"')
 })
