@@ -41,6 +41,7 @@ const postgresFrom: Finders = {
       .withUsername('postgres')
       .withCommand(['postgres', ...asArguments(postgresSettings)])
       .start()
+      .catch(failureOf(image))
     return { from: `Docker (${image})`, url: container.getConnectionUri(), stop: () => container.stop() }
   },
   async local() {
@@ -72,7 +73,10 @@ const redisFrom: Finders = {
     if (!(await hasDocker())) return null
     const image = 'redis:7-alpine'
     const { RedisContainer } = await import('@testcontainers/redis')
-    const container = await new RedisContainer(image).withCommand(['redis-server', ...redisSettings]).start()
+    const container = await new RedisContainer(image)
+      .withCommand(['redis-server', ...redisSettings])
+      .start()
+      .catch(failureOf(image))
     return { from: `Docker (${image})`, url: container.getConnectionUrl(), stop: () => container.stop() }
   },
   async local() {
@@ -131,6 +135,11 @@ function hasDocker(): Promise<boolean> {
     return Promise.race([found, pause(3000, false, { ref: false })])
   })
   return docker
+}
+
+/** The engine does not say which image it could not pull. */
+const failureOf = (image: string) => (cause: unknown) => {
+  throw new Error(`${image}: ${firstLine(cause)}`, { cause })
 }
 
 /**
