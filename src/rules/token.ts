@@ -34,7 +34,7 @@ export interface TokenFormat {
   /**
    * Removes everything that looks like a token from a text that will be stored, such as a path.
    * Also finds tokens with percent-encoded characters, encoded once or, by proxies in front,
-   * several times (`%255f`), and whole tokens without their prefix.
+   * several times (`%255f`), whole tokens without their prefix, and the other secrets.
    */
   redact(text: string): string
   /** Whether a text is only the beginning of a display prefix: too short to find a key by. */
@@ -54,12 +54,16 @@ const withoutPrefix = new RegExp(
 const encoded = /%(?:25)*([0-9A-Fa-f]{2})/g
 const decoded = (_: string, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))
 
-export function tokenFormat(prefix: string): TokenFormat {
+/** `secrets`: what else is redacted, such as operator tokens; visible ASCII characters. */
+export function tokenFormat(prefix: string, secrets: readonly string[] = []): TokenFormat {
   const start = `${prefix}_`
   const length = start.length + randomLength + checksumLength
   const shown = Math.max(shownLength, start.length + 4)
-  const encodedStart = [...start].map(orEncoded).join('')
-  const anyPart = new RegExp(`${encodedStart}(?:[0-9A-Za-z_]|%(?:25)*[0-9A-Fa-f]{2}){6,}`, 'g')
+  const anyPart = new RegExp(`${orEncoded(start)}(?:[0-9A-Za-z_]|%(?:25)*[0-9A-Fa-f]{2}){6,}`, 'g')
+  // One may begin with another.
+  const others = secrets
+    .toSorted((a, b) => b.length - a.length)
+    .map((secret) => new RegExp(orEncoded(secret), 'g'))
 
   const hasShape = (token: string) =>
     token.startsWith(start) && token.length === length && /^[0-9A-Za-z]+$/.test(token.slice(start.length))
@@ -95,7 +99,8 @@ export function tokenFormat(prefix: string): TokenFormat {
     displayPrefixOf: (token) => token.slice(0, shown),
     isPartialPrefix: (text) => text.startsWith(start) && text.length < shown,
     redact: (text) =>
-      text
+      others
+        .reduce((rest, secret) => rest.replaceAll(secret, '[redacted]'), text)
         .replaceAll(anyPart, `${start}[redacted]`)
         .replaceAll(withoutPrefix, (rest) => (isRest(rest) ? '[redacted]' : rest)),
   }
@@ -125,10 +130,14 @@ function checksum(body: string): string {
   return text
 }
 
-function orEncoded(character: string): string {
-  const hex = character.charCodeAt(0).toString(16)
-  return `(?:${character}|%(?:25)*${hex.replaceAll(/[a-f]/g, (digit) => `[${digit}${digit.toUpperCase()}]`)})`
-}
+/** A pattern that finds an ASCII text, whichever of its characters are percent-encoded. */
+const orEncoded = (text: string): string =>
+  Buffer.from(text)
+    .toString('hex')
+    .replaceAll(/../g, (hex) => {
+      const digits = hex.replaceAll(/[a-f]/g, (digit) => `[${digit}${digit.toUpperCase()}]`)
+      return `(?:\\x${hex}|%(?:25)*${digits})`
+    })
 
 const ofAnyPrefix = new RegExp(
   `[A-Za-z][0-9A-Za-z]{1,15}_[0-9A-Za-z]{${randomLength + checksumLength}}(?![0-9A-Za-z])`,

@@ -73,7 +73,7 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
       openHasher(config, database, options),
       counting,
     ])
-    const format = tokenFormat(config.tokenPrefix)
+    const format = tokenFormat(config.tokenPrefix, tokensOf(config))
     const policy = cachePolicy(config, {
       embedded: isEmbedded,
       inMemory: counter.mode() === 'memory',
@@ -122,6 +122,10 @@ export async function openStores(config: Config, options: OpenOptions): Promise<
     throw error
   }
 }
+
+/** Of operators, and of what reads the metrics. */
+const tokensOf = ({ opsTokens, metricsToken }: Config) =>
+  [...opsTokens.map(({ token }) => token), metricsToken].filter((token) => token !== null)
 
 /** Rejects only when each has settled, so that the caller can close what did open. */
 async function allSettled<T extends readonly unknown[]>(all: { [K in keyof T]: Promise<T[K]> }): Promise<T> {

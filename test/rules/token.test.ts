@@ -157,6 +157,15 @@ t.test('a token with percent-encoded characters is redacted too', async (t) => {
   }
 })
 
+t.test('other secrets are redacted too, also with percent-encoded characters', async (t) => {
+  const [short, long] = ['0123.+*?(|$^)[]/~', '0123.+*?(|$^)[]/~and-more']
+  const hex = Buffer.from(short).toString('hex')
+  const { redact } = tokenFormat('lk', [short, long])
+  for (const text of [short, long, hex.replace(/../g, '%$&'), hex.toUpperCase().replace(/../g, '%25$&')])
+    t.equal(redact(`/admin/${text}/${text}`), '/admin/[redacted]/[redacted]')
+  t.equal(redact(short.slice(1)), short.slice(1))
+})
+
 t.test('a text without a token is not changed', async (t) => {
   const id = '/v1/keys/apk_0mfz6l0qk0000001xyz'
   for (const text of ['', '/', id, 'lk', 'lk_', '/silk_road', 'lk_[redacted]']) {

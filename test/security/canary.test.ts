@@ -1,6 +1,6 @@
 // A key is used, rightly and in every wrong place, with a service that then crashes. Afterwards it
-// is in nothing that is left. The one place where it may be is the response that creates it. (And
-// the name of a key, if somebody puts it there.)
+// is in nothing that is left, and neither are the operators' tokens. The one place where it may be is
+// the response that creates it. (And the name of a key, if somebody puts it there.)
 import { readFile } from 'node:fs/promises'
 import t, { type Test } from 'tap'
 import { tokenFormat } from '../../src/rules/token.ts'
@@ -17,6 +17,8 @@ import { bearer } from './requests.ts'
 const hashSecret = 'Hs7pQ2vX9mZ4kW8rT3yB6nC1dF5gJ0aL'
 const databasePassword = 'Dp4xN8vK2qM6wR9tY3zB'
 const redisPassword = 'Rp5jH7cV3bN9mQ1wE8rT'
+const operatorToken = 'Op6tW3zL9cG5hY2uX8sE4mQ7vB1nR5kJ0dF8'
+const metricsToken = 'Mt8dK4nV7pS1jB6fQ3xA9gR5wE2hZ6yC4uL0'
 
 t.test('every form in which a key could be left is found, and nothing else is', async (t) => {
   const key = tokenFormat('lk').mint()
@@ -73,7 +75,8 @@ t.test('a key is nowhere but in the response that creates it', async (t) => {
   const redisUrl = redis.url.replace('://', `://:${redisPassword}@`)
   const listener = await listenToRedis(t, redisUrl)
   const databaseUrl = pg.url.replace('@', `:${databasePassword}@`)
-  const more = { HASH_SECRET: hashSecret, LOG_LEVEL: 'trace', TRUST_PROXY: '1' }
+  const tokens = { OPS_TOKEN: operatorToken, METRICS_TOKEN: metricsToken }
+  const more = { HASH_SECRET: hashSecret, ...tokens, LOG_LEVEL: 'trace', TRUST_PROXY: '1' }
   const env = externalEnv({ databaseUrl, redisUrl }, more)
 
   const { run } = await openCommandLine(t, env)
@@ -85,7 +88,9 @@ t.test('a key is nowhere but in the response that creates it', async (t) => {
   await first.misuse(posted.token, admin.token)
   await first.misuse(posted.token, null)
   await first.misuse(posted.token, limited.token)
-  await first.misuse(posted.token, null, first.opsPort)
+  await first.misuse(posted.token, operatorToken, first.opsPort)
+  await first.misuse(operatorToken, operatorToken, first.opsPort)
+  for (const token of [operatorToken, metricsToken]) await first.misuse(token, null)
   for (const token of soaking ? [admin.token, unknown] : []) {
     await first.misuse(token, null)
     await first.misuse(token, admin.token)
@@ -106,7 +111,9 @@ t.test('a key is nowhere but in the response that creates it', async (t) => {
   await until('it works again', async () => (await send(first.port, list)).status === 200)
   const ops: Remains = {}
   for (const target of ['/metrics', '/readyz', '/healthz', '/'])
-    ops[`${target} of the ops listener`] = (await send(first.opsPort, closing('GET', target))).raw
+    ops[`${target} of the ops listener`] = (
+      await send(first.opsPort, closing('GET', target, [bearer(metricsToken)]))
+    ).raw
   const firstLeft = await first.crash(admin.token)
 
   const second = await live(t, env, 'abort')
@@ -132,6 +139,8 @@ t.test('a key is nowhere but in the response that creates it', async (t) => {
     'the key with a limit': formsOfKey(limited.token),
     'the key that never existed': formsOfKey(unknown),
     HASH_SECRET: formsOf(hashSecret),
+    OPS_TOKEN: formsOf(operatorToken),
+    METRICS_TOKEN: formsOf(metricsToken),
     "the database's password": formsOf(databasePassword),
     "Redis's password": formsOf(redisPassword),
   }
