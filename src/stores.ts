@@ -120,9 +120,9 @@ export interface Counter {
   /**
    * Reads the counters of a minute (rules/window.ts) in slices of at most a few thousand, and waits
    * for each visit before it reads on. The nodes of a cluster are read side by side, and so are
-   * visited. A counter may be visited twice: the higher count is right. While a cluster moves slots,
-   * a counter may be missed. Rejects only if a visit does. Counters are there until 60 s after
-   * their minute.
+   * visited. A counter may be visited several times: the highest count is right. While a cluster moves
+   * slots, a counter may be missed with `above`; without it, the nodes are read again (redis/slot-moves.ts).
+   * Rejects only if a visit does. Counters are there until 60 s after their minute.
    */
   scan(minute: number, visit: VisitCounts, options?: ScanOptions): Promise<Scan>
   /**

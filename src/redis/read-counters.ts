@@ -7,6 +7,7 @@ import { millisOf, scanServer } from './scan-server.ts'
 import { counterKey } from './scripts.ts'
 import { notConnected, type Servers } from './servers.ts'
 import type { Shard } from './shard.ts'
+import { readWhileMoving } from './slot-moves.ts'
 import { answerTimeoutMs, withTimeout } from './with-timeout.ts'
 
 interface ReadCountersOptions {
@@ -59,7 +60,21 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
       unread.add(shard)
       fault ??= shard.server.outage ?? outageOf(error)
     }
-    await Promise.all([...shards].map(scanOne))
+    async function scanAll() {
+      confirmed = 0
+      await Promise.all([...shards].map(scanOne))
+      return unread.size === 0 && !signal?.aborted
+    }
+    // A ranking (`above`) is scanned again soon anyway.
+    const isWhole =
+      client instanceof Cluster && above === undefined
+        ? await readWhileMoving({
+            cluster: client,
+            masters: servers.masters,
+            timeoutMs: settings.timeoutMs,
+            pass: scanAll,
+          })
+        : await scanAll()
     const isLocal = unread.size > 0
     const isUnread = (keyId: string) => unread.has(shardOf(keyId))
     const visitKnown = (isWanted: (keyId: string) => boolean) =>
@@ -69,7 +84,7 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
     // once the minute is over, so the counts are compared here.
     const isLost = above === undefined && confirmed < known.size
     if (lastCounts.mayLackCounts(minute) || isLost) await visitKnown((keyId) => !isUnread(keyId))
-    return { complete: !isLocal && !signal?.aborted, scanned, mode: isLocal ? 'local' : 'shared', fault }
+    return { complete: isWhole && !signal?.aborted, scanned, mode: isLocal ? 'local' : 'shared', fault }
   }
 
   /** What the server says, or if it does not count, what this instance knows. */

@@ -27,7 +27,7 @@ interface Watcher {
   onLost(server: string): void
 }
 
-const slots = 16_384
+export const slots = 16_384
 export const notConnected = () => new Error('not connected')
 const silent = new Unavailable('accepts connections, but does not answer')
 
