@@ -430,14 +430,15 @@ export interface UsageStore {
    * The points of a key, oldest first, and the starts of the steps that are incomplete: something may
    * be missing from a minute since its creation. `live`: the minutes that may not be stored yet, from
    * the counter; `isLocal`: they are what this instance alone has counted. `lane`: the user's id or the
-   * operator, in whose queue to wait.
+   * operator, in whose queue to wait. The `createdAt` of the result is by the counting clock, if that is
+   * behind the clock of the store.
    */
   read(
     key: Pick<StoredKey, 'id' | 'createdAt'>,
     range: UsageRange,
     now: { nowS: number; live: UsagePoint[]; isLocal: boolean },
     lane?: string,
-  ): Promise<{ data: UsagePoint[]; incomplete: number[] }>
+  ): Promise<{ data: UsagePoint[]; incomplete: number[]; createdAt: number }>
   /** claimed: no other instance stores this minute for a while. taken: another one does. */
   claim(minute: number): Promise<'claimed' | 'taken' | 'done'>
   /** Stores counts of a minute, each key once. Lower ones than those stored change nothing. */

@@ -34,8 +34,12 @@ const tables = {
 
 export function createUsageStore({ management, usage, rollups }: UsagePools): UsageStore {
   return {
-    read: ({ id, createdAt }, { step, sinceS, untilS }, { nowS, live, isLocal }, lane) =>
+    read: ({ id, createdAt: storedAt }, { step, sinceS, untilS }, { nowS, live, isLocal }, lane) =>
       management.run(async (sql) => {
+        // Minutes are those of the counting clock. If it is behind, keys seem to be created too late.
+        const [clock] = await sql`
+          select greatest(0, extract(epoch from clock_timestamp())::float8 - ${nowS}::float8) as ahead_s`
+        const createdAt = storedAt - clock!.ahead_s
         const unrolledS = step === 'minute' ? {} : await unrolled(sql)
         const asked = { sql, keyId: idOrNone('apk_', id), nowS, live, untilS, unrolledS }
         const data = await sql<UsagePoint[]>`
@@ -57,7 +61,11 @@ export function createUsageStore({ management, usage, rollups }: UsagePools): Us
             and (starts_at < to_timestamp(${overS}) or is_done or ${isLocal})
           group by 1 order by 1`
         const dropped = await droppedSteps(sql, { step, sinceS: fromS(step), untilS }, nowS)
-        return { data: [...data], incomplete: [...dropped, ...incomplete.map(({ start }) => start)] }
+        return {
+          data: [...data],
+          incomplete: [...dropped, ...incomplete.map(({ start }) => start)],
+          createdAt,
+        }
       }, lane),
 
     claim: (minute) =>

@@ -19,7 +19,7 @@ export interface UsageHistoryOptions {
 }
 
 export const createUsageHistory = ({ usage, counter }: UsageHistoryOptions): UsageHistory => ({
-  async read({ id, rateLimitRpm, createdAt }, query, lane) {
+  async read({ id, rateLimitRpm, createdAt: storedAt }, query, lane) {
     const nowMs = await counter.now()
     const nowS = Math.floor(nowMs / 1000)
     const found = usageRange(query, nowS)
@@ -34,8 +34,8 @@ export const createUsageHistory = ({ usage, counter }: UsageHistoryOptions): Usa
         limited: Math.max(0, counts[i]! - rateLimitRpm),
       }))
       .filter(({ requests }) => requests > 0)
-    const { data, incomplete } = await usage.read(
-      { id, createdAt },
+    const { data, incomplete, createdAt } = await usage.read(
+      { id, createdAt: storedAt },
       found.range,
       { nowS, live, isLocal: mode === 'local' },
       lane,

@@ -187,12 +187,13 @@ t.test('a minute is incomplete if fewer requests are stored than were reported',
 })
 
 t.test('what was lost before a key was created makes none of its steps incomplete', async (t) => {
-  const lost = midnight + 35
+  // Of tomorrow: a counting clock that is not behind.
+  const lost = midnight + 1440 + 35
   await usage.report(lost, { requests: 1 })
   for (const [step, range] of [
     ['minute', [lost, lost + 1]],
-    ['hour', [midnight, midnight + 60]],
-    ['day', [midnight, midnight + 1440]],
+    ['hour', [midnight + 1440, midnight + 1500]],
+    ['day', [midnight + 1440, midnight + 2880]],
   ] as const)
     for (const [createdAt, isIncomplete] of [
       [at(lost) + 59, true],
@@ -201,6 +202,25 @@ t.test('what was lost before a key was created makes none of its steps incomplet
       const { incomplete } = await read('apk_1', step, [...range], { now: lost + 2, createdAt })
       t.equal(incomplete.includes(at(range[0])), isIncomplete, `${step} ${createdAt - at(lost)}`)
     }
+})
+
+t.test('a key was not created later than the counting clock says, which may be behind', async (t) => {
+  const minute = Math.floor(Date.now() / 60_000) - 5
+  const now = minute + 2
+  await usage.report(minute, { requests: 1 })
+  for (const [passedS, isIncomplete] of [
+    [100, true],
+    [30, false],
+  ] as const) {
+    // By the clock of Postgres.
+    const createdAt = Date.now() / 1000 - passedS
+    const { incomplete, createdAt: counted } = await read('apk_1', 'minute', [minute, now], {
+      now,
+      createdAt,
+    })
+    t.equal(incomplete.includes(at(minute)), isIncomplete)
+    t.ok(Math.abs(counted - (at(now) - passedS)) < 5)
+  }
 })
 
 t.test('what was stored of the last minute is not judged by a later limit', async (t) => {
@@ -358,7 +378,8 @@ t.test('steps that have been dropped are incomplete', async (t) => {
   await sql`truncate key_usage_hours, key_usage_days, usage_minutes`
   const key = await makeKey(user.id)
   const incomplete = async (step: UsageStep, range: [number, number], createdAt = 0) => {
-    const found = await read(key.id, step, range, { now: midnight, createdAt })
+    // The end of the day: a counting clock that is not behind.
+    const found = await read(key.id, step, range, { now: midnight + 1439, createdAt })
     return found.incomplete.map((start) => start / 60)
   }
   const [row] =

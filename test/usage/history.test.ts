@@ -38,7 +38,7 @@ t.test('this minute and the last are counted live, if there were requests', asyn
     let given: unknown
     const read: UsageHistoryOptions['usage']['read'] = async (_id, _range, { live, nowS }) => {
       given = { live, nowS }
-      return { data: [], incomplete: [] }
+      return { data: [], incomplete: [], createdAt: 0 }
     }
     const history = createUsageHistory({ usage: { read }, counter })
     await history.read(key, {})
@@ -50,7 +50,7 @@ t.test('the store learns whether the live counts are those of this instance alon
   const given: boolean[] = []
   const read: UsageHistoryOptions['usage']['read'] = async (_id, _range, { isLocal }) => {
     given.push(isLocal)
-    return { data: [], incomplete: [] }
+    return { data: [], incomplete: [], createdAt: 0 }
   }
   for (const mode of ['shared', 'local', 'memory'] as const) {
     const counter = { ...idle, countsOf: async () => ({ counts: [0, 0], mode }) }
@@ -65,7 +65,7 @@ t.test('a user who asks for much waits in a lane of their own', async (t) => {
     usage: {
       async read(_id, _range, _now, lane) {
         lanes.push(lane)
-        return { data: [], incomplete: [] }
+        return { data: [], incomplete: [], createdAt: 0 }
       },
     },
     counter: idle,
@@ -95,7 +95,11 @@ t.test('a minute that is not stored yet is incomplete if its counts may have bee
   ] as const) {
     const history = createUsageHistory({
       usage: {
-        read: async (_id, { step }) => ({ data: [], incomplete: [step === 'day' ? dayS : lost - 120] }),
+        read: async (_id, { step }) => ({
+          data: [],
+          incomplete: [step === 'day' ? dayS : lost - 120],
+          createdAt: 0,
+        }),
       },
       counter: { ...idle, mayLackCounts: (asked) => asked === minute - 1 },
     })
@@ -108,13 +112,14 @@ t.test('a minute that is not stored yet is incomplete if its counts may have bee
 t.test('counts lost before a key was created make none of its steps incomplete', async (t) => {
   const lost = minute - 1
   const counter = { ...idle, mayLackCounts: (asked: number) => asked === lost }
-  const usage = { read: async () => ({ data: [], incomplete: [] }) }
-  const history = createUsageHistory({ usage, counter })
   for (const [createdAt, isIncomplete] of [
     [lost * 60 + 59, true],
     [lost * 60 + 60, false],
   ] as const) {
-    const found = await history.read({ ...key, createdAt }, { step: 'day' })
+    const usage = { read: async () => ({ data: [], incomplete: [], createdAt }) }
+    const history = createUsageHistory({ usage, counter })
+    // By another clock.
+    const found = await history.read({ ...key, createdAt: minute * 60 + 180 }, { step: 'day' })
     t.equal(found.ok && found.usage.incomplete.length > 0, isIncomplete)
   }
 })
