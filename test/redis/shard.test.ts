@@ -115,6 +115,25 @@ t.test('a clock that has stood still shows in the reply to a hit, and to a probe
   t.equal(seen.standstills, 2)
 })
 
+t.test('a probe that is answered late is no standstill', async (t) => {
+  const { seen, hit, called, untilShared } = open(t)
+  await untilShared()
+  const aheadMs = seen.redisMs - clock.now
+  let late = 0
+  seen.probe = () => {
+    const reply = clockOf(aheadMs + clock.now)
+    return new Promise((resolve) => setTimeout(resolve, late++ === 0 ? 500 : 0, reply))
+  }
+  const failed = hit()
+  await called(1)
+  seen.calls[0]!.fail(withCode('ECONNRESET'))
+  await failed
+  await untilShared()
+  await until('the late answer is there', () => clock.countTimers() === 0)
+  t.ok(late > 1)
+  t.equal(seen.standstills, 0)
+})
+
 t.test('hits of a turn go as one call, and each gets its number and the version of its key', async (t) => {
   const batches: [number, number][] = []
   const { seen, hit } = open(t, { onBatch: (...batch) => batches.push(batch) })
