@@ -524,6 +524,29 @@ t.test('of several hosts, one that takes no writes is left for the next', async 
   await until('the other is used', async () => (await portInUse(pool)) === server.port)
 })
 
+t.test('a connection that takes writes is not replaced, whatever an old one says later', async (t) => {
+  const pool = open(t, { url: severalAt([standby.port, server.port]), timeoutMs: 10_000 })
+  let endLate = () => {}
+  const late = pool.run(async (sql, noteReadOnly) => {
+    const [row] = await sql`show port`
+    await new Promise<void>((resolve) => {
+      endLate = resolve
+    })
+    noteReadOnly()
+    return Number(row!.port)
+  })
+  await until('the other is used', async () => (await portInUse(pool)) === server.port)
+  endLate()
+  t.equal(await late, standby.port)
+  const backend = () => pool.run(async (sql) => (await sql`select pg_backend_pid() as pid`)[0]!.pid)
+  const before = await backend()
+  // As long as two searches would take, one of which finds this server.
+  for (let n = 0; n < 16; n++) {
+    await pause(100)
+    t.equal(await backend(), before)
+  }
+})
+
 t.test(
   'target_session_attrs leads to a host that takes writes, without a storm of connections',
   async (t) => {
@@ -628,12 +651,14 @@ t.test('of several hosts, a standby keeps answering while the primary does not',
   const pool = open(t, { url, max: 1, timeoutMs: 1000 })
   await untilAnswered(pool)
   const before = primary.accepted
+  const startMs = performance.now()
   const wrong: unknown[] = []
   await until('the primary was tried twice', async () => {
     wrong.push(...(await outcomes([ask(pool)])).filter((error) => error !== null))
     return primary.accepted >= before + 2
   })
   t.strictSame(wrong, [])
+  t.ok(performance.now() - startMs > 2000, 'not while the first try goes on')
   primary.leadTo(server.port)
   await until('the primary is used', async () => (await portInUse(pool)) === server.port)
 })
