@@ -427,6 +427,21 @@ t.test('counts of one instance alone make no whole minute', async (t) => {
   t.strictSame(finished, [{ minute: 1000, whole: false }])
 })
 
+t.test('a minute whose counters may have expired while they were read is incomplete', async (t) => {
+  const finished: unknown[] = []
+  const finish: UsageStore['finish'] = async (minute, { whole, done }) => {
+    finished.push({ minute, whole, done })
+    return whole
+  }
+  let nowMs = 1001 * 60_000 + 3000
+  const scan: Counter['scan'] = async () => {
+    nowMs += 60_000
+    return { complete: true, scanned: 0, mode: 'shared', fault: null }
+  }
+  await collectorOn(() => nowMs, { finish }, { scan }).tick()
+  t.strictSame(finished, [{ minute: 1000, whole: false, done: true }])
+})
+
 t.test('an instance that cannot see the counts of the others releases the minute at once', async (t) => {
   for (const mode of ['local', 'memory'] as const) {
     await forget()
