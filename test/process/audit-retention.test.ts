@@ -104,7 +104,8 @@ t.test(
     select 'audit_refusals_' || to_char((now() at time zone 'UTC')::date + 7, 'YYYYMMDD') as name`
     await sql`drop table ${sql(last!.name)}`
     await sql`alter function drop_audit_partitions rename to missing`
-    await sql`insert into key_changes (txid, id) values (1, 'apk_1')`
+    // One more than one call drops.
+    await sql`insert into key_changes (txid, id) select 1, 'apk_' || n from generate_series(1, 50001) as n`
     await sql`
     select create_day_partitions('key_usage', today - 95, today - 95)
     from (select (now() at time zone 'UTC')::date as today) as day`
