@@ -170,7 +170,7 @@ t.test('what Redis has lost within a minute is shown as far as this instance kno
     { id: once.id, used: 1 },
   ]
   t.match(body, { source: 'redis', lost: true, scanned: 1, keys: counts })
-  t.match(found, { counters: { current: { lost: true } } })
+  t.match(found, { counters: { current: { lost: true }, last: { lost: false } } })
   t.ok(usage.incomplete.includes(minute * 60))
 })
 
