@@ -33,15 +33,26 @@ t.test(
       /^\d+$/.test((await reader.get(versionKey(id))) ?? ''),
     )
     t.equal(await verify(), 200)
-    const { counter } = instance.service.stores
+    const { counter, instances } = instance.service.stores
+    const fences: number[] = []
+    const report = instances.report
+    instances.report = (one, asked) => {
+      fences.push(asked.fence)
+      return report(one, asked)
+    }
+    await instances.fences.raise()
+    await until('it has reported a fence', () => fences.at(-1)! > 0)
     network.refuse()
     network.cut()
     await until('Redis is unreachable', () => counter.mode() === 'local')
     // As another instance does whose publication Redis has lost.
     await sql`update api_keys set revoked_at = now(), version = version + 1 where id = ${id}`
+    const reports = fences.length
+    await until('it has just reported itself', () => fences.length > reports)
     await network.heal()
     await until('Redis is back', () => counter.mode() === 'shared')
     t.equal(await verify(), 401)
+    await until('it learns a fence before it uses an old copy', () => fences.slice(reports).includes(0))
   },
 )
 
