@@ -1,14 +1,20 @@
 // What only a whole instance shows of its guard: which pool does what, what is looked up, and what
 // happens when Redis comes back.
 import { readFileSync } from 'node:fs'
+import { setTimeout as pause } from 'node:timers/promises'
 import FakeTimers from '@sinonjs/fake-timers'
+import { pino } from 'pino'
 import t from 'tap'
+import { readConfig } from '../../src/config.ts'
+import { openGuarding } from '../../src/process/guarding.ts'
 import { Redis } from '../../src/redis/ioredis.ts'
 import { versionKey } from '../../src/redis/scripts.ts'
+import { newId } from '../../src/rules/id.ts'
 import { poolBounds } from '../../src/wiring/pools.ts'
 import { cachedKey } from '../guard/gated.ts'
 import { makeCaller, startInstance } from '../instance.ts'
 import { openDatabase, startPrivateRedis, startTcpProxy, useServices } from '../services/index.ts'
+import { externalEnv } from './latchkey.ts'
 import { until } from './until.ts'
 
 const services = await useServices(t)
@@ -136,6 +142,40 @@ t.test('refusals are written on connections of their own', async (t) => {
     writers.map(({ name }) => name),
     ['latchkey audit'],
   )
+})
+
+t.test('refusals that wait for a connection when it closes are written', async (t) => {
+  const databaseUrl = await services.createDatabase()
+  const env = externalEnv({ ...services, databaseUrl })
+  const guarding = await openGuarding(readConfig(env), pino({ level: 'silent' }), {
+    role: 'serve',
+    patience: 20,
+  })
+  const sql = openDatabase(t, databaseUrl, 4)
+  const refusal = {
+    ...{ method: 'GET', path: '/', ip: null, userAgent: null, details: null },
+    keyId: null,
+    userId: null,
+  }
+  const waiting = async () => {
+    const [row] = await sql`select count(*)::int as n from pg_stat_activity
+      where cardinality(pg_blocking_pids(pid)) > 0 and datname = current_database()`
+    return row!.n as number
+  }
+  const recorded: Promise<void>[] = []
+  let closed = Promise.resolve()
+  await sql.begin(async (tx) => {
+    await tx`lock table audit_log in share mode`
+    for (const n of [1, 2, 3]) {
+      recorded.push(guarding.record({ ...refusal, requestId: newId('req_'), reason: 'missing_header' }))
+      if (n < 3) await until('it waits', async () => (await waiting()) === n)
+    }
+    closed = guarding.close()
+    // As long as it takes to close everything else.
+    await pause(500)
+  })
+  await closed
+  t.equal((await Promise.allSettled(recorded)).filter(({ status }) => status === 'fulfilled').length, 3)
 })
 
 t.test('connections and deadlines are those in the table of docs/architecture.md', async (t) => {
