@@ -1,10 +1,13 @@
 // The ops listener by itself: what its probes say while the service starts, runs and stops.
+import { once } from 'node:events'
+import { type AddressInfo, connect, type Socket } from 'node:net'
 import t from 'tap'
 import { createMemoryCounter } from '../../src/memory/counter.ts'
 import { createOps, type OpsOptions } from '../../src/ops/listener.ts'
 import { createMetrics } from '../../src/process/metrics.ts'
 import { tokenFormat } from '../../src/rules/token.ts'
 import type { Counter } from '../../src/stores.ts'
+import { until } from '../process/until.ts'
 
 const metricsToken = 'a-token-of-prometheus'
 
@@ -113,4 +116,33 @@ t.test('a scan of the counters ends with the listener', async (t) => {
   t.equal(scanned!.aborted, false)
   await app.close()
   t.equal(scanned!.aborted, true)
+})
+
+t.test('a request that never arrives whole does not hold up a stop', async (t) => {
+  const app = ops({})
+  await app.listen({ host: '127.0.0.1', port: 0 })
+  const client = connect((app.server.address() as AddressInfo).port, '127.0.0.1')
+  t.teardown(() => client.destroy())
+  client.on('error', () => {})
+  const asked = once(app.server, 'request')
+  client.write('POST /admin/users HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{')
+  await asked
+  let isClosed = false
+  void app.close().then(() => {
+    isClosed = true
+  })
+  await until('it has closed', () => isClosed, 10_000)
+})
+
+t.test('a client that resets its connection has an address', async (t) => {
+  const app = ops({})
+  await app.listen({ host: '127.0.0.1', port: 0 })
+  t.teardown(() => app.close())
+  const accepted = once(app.server, 'connection')
+  const client = connect((app.server.address() as AddressInfo).port, '127.0.0.1')
+  const [connection] = (await accepted) as [Socket]
+  const closed = new Promise((resolve) => connection.once('close', resolve))
+  client.resetAndDestroy()
+  await closed
+  t.equal(connection.remoteAddress, '127.0.0.1')
 })
