@@ -102,6 +102,15 @@ t.test('an address that is refused too often locks out its /64, and nobody else'
   for (const address of ['2001:db8:0:1::1', '192.0.2.1', '::1']) t.equal(await status(address), 404, address)
 })
 
+t.test('a refusal that cannot be recorded is a 503, and not counted as one', async (t) => {
+  const recordOperatorRefusal = () => Promise.reject(new Error('Postgres is down'))
+  const opsTokens = [{ name: 'ada', token: 'a-token-of-adas-own' }]
+  const app = ops({ opsTokens }, { audit: { recordOperatorRefusal } })
+  t.equal((await app.inject('/admin/users')).statusCode, 503)
+  const { body } = await app.inject('/metrics')
+  t.match(body, /^latchkey_operator_refusals_total\{reason="missing_token"\} 0$/m)
+})
+
 t.test('a scan of the counters ends with the listener', async (t) => {
   let scanned: AbortSignal | undefined
   const scan: Counter['scan'] = (_minute, _visit, options) => {
