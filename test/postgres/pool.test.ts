@@ -1,6 +1,8 @@
 // Connections to a Postgres that goes down, is slow, ends connections or is not Postgres: what
 // cannot be had in time is Unavailable, and it works again by itself.
 import dns from 'node:dns'
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises'
 import type postgres from 'postgres'
 import t, { type Test } from 'tap'
@@ -276,6 +278,7 @@ t.test('a row for which there is no partition yet is a fault of the server', asy
   const insert = (day: string) => pool.run((sql) => sql`insert into by_day values (${day})`)
   const [absent] = await outcomes([insert('2026-01-01')])
   t.ok(isUnavailable(absent))
+  t.match(absent, { cause: { code: '23514' } }, 'and says why')
   await sql`create table all_days partition of by_day default`
   const [old] = await outcomes([insert('1999-01-01')])
   t.ok(old instanceof Error && !isUnavailable(old))
@@ -474,6 +477,19 @@ for (const [habit, why] of oddPorts) {
     await untilAnswered(pool)
   })
 }
+
+t.test('what a server that is not Postgres says is not printed', async (t) => {
+  // To postgres.js, a whole message that it does not know.
+  const odd = createServer((socket) => socket.on('error', () => {}).write('x\0\0\0\x04'))
+  t.teardown(() => odd.close())
+  await once(odd.listen(0, '127.0.0.1'), 'listening')
+  const printed = t.capture(console, 'error')
+  const { port } = odd.address() as AddressInfo
+  await t.rejects(ask(open(t, { url: `postgres://postgres@127.0.0.1:${port}/postgres` })), {
+    message: /not Postgres/,
+  })
+  t.strictSame(printed(), [])
+})
 
 t.test('a server that never completes the connection is reported in words', async (t) => {
   const port = await startOddPort(t, 'accepts and says nothing')
