@@ -46,10 +46,17 @@ export function createErrorLog(
       ...(request && { ...fieldsOf(request), key_id: request.caller?.id }),
       ...(statusCode === 503 && { reason: (error.cause as Error)?.message }),
       suppressed,
-      ...(level === 'error' && { err: error.cause ?? error }),
+      ...(level === 'error' && { err: bare(error.cause ?? error) }),
     }
     log[level](line, error.message)
   }
+}
+
+/** Without further members: an error of Postgres quotes the row. pino reads the type off the prototype. */
+function bare(fault: unknown) {
+  if (!(fault instanceof Error)) return fault
+  const { message, stack } = fault
+  return Object.create(Object.getPrototypeOf(fault), { message: { value: message }, stack: { value: stack } })
 }
 
 /** The limit that applies to lines about this error; null if none does. */

@@ -78,3 +78,10 @@ t.test('every error of a caller is logged, and every fault of ours with its caus
   t.match(lines, [...new Array(3).fill({ level: 30, key_id: 'apk_1' }), ours, ours])
   t.equal(lines.length, 5)
 })
+
+t.test('of the cause of a fault, only type, message and stack are logged', async (t) => {
+  const { lines, logError } = begin(t)
+  const cause = Object.assign(new TypeError('broken'), { detail: 'secret', where: 'secret' })
+  logError(new ApiError('internal_error', { cause }), null, 'req_1')
+  t.strictSame(lines[0]!.err, { type: 'TypeError', message: 'broken', stack: cause.stack })
+})
