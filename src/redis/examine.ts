@@ -47,7 +47,7 @@ export async function examineRedis(servers: RedisServers): Promise<Finding[]> {
     const details = await Promise.all(ready.map((node) => examineServer(node, client instanceof Cluster)))
     if (outages.length > 0) return [...outages, ...details.flat().filter(({ state }) => state === 'wrong')]
     return [
-      { about: 'Redis', state: 'ok', found: 'counts, and has every permission it needs' },
+      { about: 'Redis', state: 'ok', found: 'counts, and has every permission that requests need' },
       ...details.flat(),
     ]
   } catch (error) {

@@ -231,6 +231,10 @@ t.test('each fault of Redis is found, and comes with advice', async (t) => {
   }
   await allow('blind', '~rl:*', ...documentedCommands.filter((one) => one !== '+scan'), '+info')
   t.match(await notesOf(as('blind')), [/SCAN/])
+  t.match((await examineRedis(readConfig(as('blind')).redis!))[0], {
+    state: 'ok',
+    found: 'counts, and has every permission that requests need',
+  })
   t.match(await faultsOf(t, as('nobody')), [/^Redis: WRONGPASS/])
   t.match(await faultsOf(t, { ...env, REDIS_URL: `${server.url}/99999` }), [
     /^Redis: REDIS_URL names database 99999/,
