@@ -935,6 +935,28 @@ test('a key can be revoked even if its audit trail cannot be read', async (t, br
   t.equal((await verify(token)).status, 401)
 })
 
+test('no key of a deleted user is shown as active', async (t, browser) => {
+  const page = await browser.open(url)
+  const { user } = await aKey(1000, 'usable')
+  const { id } = await makeKey(local, { userId: user.id, name: 'revoked' })
+  await makeKey(local, { userId: user.id, name: 'expired', expiresAt: 1 })
+  await admin('DELETE', `keys/${id}`)
+  const found = await find(page, user.id)
+  const badgeOf = (name: string) => found.locator('tr', { hasText: name }).locator('.state')
+  t.equal(await badgeOf('usable').innerText(), 'active')
+  await admin('DELETE', `users/${user.id}`)
+  await find(page, user.id)
+  await found.locator('h2 .state', { hasText: 'deleted' }).waitFor()
+  for (const [name, state] of [
+    ['usable', 'owner deleted'],
+    ['revoked', 'revoked'],
+    ['expired', 'expired'],
+  ] as const) {
+    t.equal(await badgeOf(name).innerText(), state)
+    t.equal(await badgeOf(name).getAttribute('class'), 'state bad')
+  }
+})
+
 test('of many keys and audit entries the newest are shown, which it says', async (t, browser) => {
   const page = await browser.open(url)
   const { user } = await aKey()

@@ -115,10 +115,10 @@ function counters(both) {
 
 const keyHeads = ['Key', 'State', 'Begins with', 'Limit', 'Last used', 'Created', 'Expires', 'Revoked']
 
-const keyRows = (keys, { find }) =>
+const keyRows = (keys, { find }, isOwnerDeleted = false) =>
   keys.map((key) => [
     button(visible(key.name), () => find(key.id), 'link'),
-    badge(stateOf(key)),
+    badge(stateOf(key, isOwnerDeleted)),
     code(key.key_prefix),
     count(key.rate_limit_rpm),
     moment(key.last_used_at),
@@ -128,9 +128,10 @@ const keyRows = (keys, { find }) =>
   ])
 
 /** As in src/rules/key-state.ts. */
-function stateOf({ revoked_at, expires_at }) {
+function stateOf({ revoked_at, expires_at }, isOwnerDeleted) {
   if (revoked_at !== null) return 'revoked'
-  return expires_at !== null && expires_at <= nowS() ? 'expired' : 'active'
+  if (expires_at !== null && expires_at <= nowS()) return 'expired'
+  return isOwnerDeleted ? 'owner_deleted' : 'active'
 }
 
 /** Filled in when it is read. The operator's actions do not wait for it, and stay if it fails. */
@@ -163,7 +164,7 @@ async function keysOf(user, page) {
   })
   function show(hasMore) {
     title.textContent = hasMore ? `The newest ${keys.length} keys` : 'Keys'
-    list.show(keyRows(keys, page))
+    list.show(keyRows(keys, page, user.deleted_at !== null))
     if (!hasMore && document.activeElement === more) list.focus({ preventScroll: true })
     more.hidden = !hasMore
   }
