@@ -272,13 +272,17 @@ test('what is typed during a search stays, and a whole key does not, even if not
     key,
     `${key.slice(0, 30)}   ${key.slice(30)}`,
     `curl -H "Authorization: Bearer ${key}" localhost`,
+    `Bearer ${key.slice(3)}`,
+    `key=${key.slice(3)}`,
+    key.replace('_', '%5F'),
+    `${key}x`,
   ]) {
     await box.fill(text)
     await page.keyboard.press('Enter')
     await until('it is gone', async () => (await box.inputValue()) === '')
     await shown(page, /Check the spelling/)
   }
-  t.equal(page.problems.length, 3, 'the 404s')
+  t.equal(page.problems.length, 7, 'the 404s')
 })
 
 test('a key that is over its limit is shown as that', async (_t, browser) => {

@@ -6,10 +6,8 @@ import { request, textOf } from './api.js'
 import { byId, say } from './dom.js'
 import { showFound } from './found.js'
 
-/** What a whole key ends with, also within a command. Ids are shorter. */
-const wholeKey = /(^|_)[0-9A-Za-z]{38}(?![0-9A-Za-z])/
-/** As the service looks for one: also across a line break. */
-const hasKey = (text) => wholeKey.test(text) || wholeKey.test(text.replaceAll(/\s/g, ''))
+/** What a whole key ends with, also across a line break. Ids are shorter. */
+const hasKey = (text) => /[0-9A-Za-z]{38}/.test(text.replaceAll(/\s/g, ''))
 
 /** Most searches take less. A message that only flashes would move the page. */
 const quickMs = 200
