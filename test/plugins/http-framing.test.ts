@@ -156,18 +156,23 @@ t.test('requests that wait on all connections are bounded, but each may have a f
     deep.at(-1)!.client.write(get.repeat(count))
     await until('its first one runs', () => running === deep.length)
     await nextTurn()
-  } while (!deep.at(-1)!.connection.destroyed && deep.length < 20)
-  t.equal(deep.length, 12, 'the twelfth is closed')
-  deep.pop()
+  } while (!deep.at(-1)!.connection.destroyed && deep.length < 30)
+  t.ok(deep.pop()!.connection.destroyed)
+  // 11 have fewer than 20,000 requests, and of each perhaps only a part has been read.
+  t.ok(deep.length >= 11, `${deep.length} are open`)
   const few = await open(t, app)
   few.client.write(get.repeat(17))
   await until('its first one runs', () => running === deep.length + 2)
   release()
-  for (const { statuses } of deep) await until('all are answered', () => statuses().length === count)
-  await until('all are answered', () => few.statuses().length === 17)
+  const answersOn = async ({ client, statuses }: Awaited<ReturnType<typeof open>>) => {
+    client.end()
+    await once(client, 'end')
+    return statuses().length
+  }
+  t.strictSame(await Promise.all([...deep, few].map(answersOn)), [...deep.map(() => count), 17])
   const later = await open(t, app)
   later.client.write(get.repeat(count))
-  await until('there is room again', () => later.statuses().length === count)
+  t.equal(await answersOn(later), count, 'there is room again')
 })
 
 t.test('a client that goes away while responses wait to be read ends nothing else', async (t) => {
@@ -191,8 +196,9 @@ t.test('a client that goes away while responses wait to be read ends nothing els
     await until('the connection is closed', () => connection.closed)
   }
   const { client, statuses } = await open(t, app)
-  client.write(get)
-  await until('others are answered', () => statuses()[0] === 200)
+  client.end(get)
+  await once(client, 'end')
+  t.strictSame(statuses(), [200], 'others are answered')
 })
 
 t.test('a client that never closes its end does not keep a refused connection open', async (t) => {
