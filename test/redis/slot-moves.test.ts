@@ -26,12 +26,13 @@ if (cluster) {
   let minutes = 0
 
   /** Each test moves one slot of the first node, and then moves it back. */
-  async function move(id: string, to: number) {
+  async function beginMove(id: string, to: number) {
     const moving = await moveSlot(cluster!, slotOf(id), to)
     await moving.open()
     await moving.move()
     return moving
   }
+  const move = async (id: string, to: number) => (await beginMove(id, to)).close()
 
   /** Counters of a minute: those of the first node are read in several slices, those of the second in one. */
   async function counting(t: Test) {
@@ -55,12 +56,12 @@ if (cluster) {
       async (slice) => {
         if (!ofSecondNode(slice)) return
         to = 1 - to
-        await (await move(ids[1]!, to)).close()
+        await move(ids[1]!, to)
       },
       { share: 1 },
     )
     t.match(scan, { complete: false, mode: 'shared', fault: null })
-    await (await move(ids[1]!, 0)).close()
+    await move(ids[1]!, 0)
   })
 
   t.test('a scan for the highest counts reads them once', async (t) => {
@@ -71,12 +72,12 @@ if (cluster) {
       async (slice) => {
         if (!ofSecondNode(slice)) return
         visits++
-        await (await move(ids[1]!, 1)).close()
+        await move(ids[1]!, 1)
       },
       { share: 1, above: () => 0 },
     )
     t.match([scan, visits], [{ complete: true }, 1])
-    await (await move(ids[1]!, 0)).close()
+    await move(ids[1]!, 0)
   })
 
   for (const { when, to, staysOpenMs } of [
@@ -93,7 +94,7 @@ if (cluster) {
         if (moved !== undefined || ofSecondNode(slice)) return
         await until('the second node is read', () => seen.has(ids[0]!))
         moved = missed()[0]!
-        const moving = await move(moved, to)
+        const moving = await beginMove(moved, to)
         closed = pause(staysOpenMs).then(moving.close)
         if (staysOpenMs === 0) await closed
       }
@@ -108,6 +109,6 @@ if (cluster) {
       t.strictSame(missed(), [])
       t.equal(await cluster.ownerOf(slotOf(moved!)), to)
       // A node that loses its last slot becomes a replica.
-      if (to !== 2) await (await move(moved!, 0)).close()
+      if (to !== 2) await move(moved!, 0)
     })
 }
