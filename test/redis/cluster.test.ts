@@ -20,7 +20,7 @@ import {
 import { until } from '../process/until.ts'
 import { startRedisCluster, startTcpProxy } from '../services/index.ts'
 import { clusterCommands, harmless, refusedCommands } from './acl.ts'
-import { countAt, soonDown } from './counters.ts'
+import { countAt, idOnNode, soonDown } from './counters.ts'
 
 const password = 'a-password-that-nobody-may-read'
 // A node that a test freezes stays a member: without it the whole cluster would refuse to serve.
@@ -39,13 +39,7 @@ function countOn(
 }
 const impatiently = (t: Test) => countOn(t, [0, 1], undefined, { patience: soonDown })
 
-/** An id that this node counts. */
-function idOn(node: number): string {
-  for (;;) {
-    const id = newId('apk_')
-    if (Math.floor((slotOf(id) * 3) / 16_384) === node) return id
-  }
-}
+const idOn = (node: number) => idOnNode(node, 3)
 
 if (cluster) {
   t.test('what every counter promises', async (t) => {

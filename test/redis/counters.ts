@@ -1,9 +1,11 @@
 // Counters on Redis for tests, which report how they switch between counting in Redis and counting
 // locally.
+import slotOf from 'cluster-key-slot'
 import { type Cluster, Redis } from 'ioredis'
 import type { Test } from 'tap'
 import { connectRedis } from '../../src/redis/connect.ts'
 import { createRedisCounter, type RedisCounterOptions } from '../../src/redis/counter.ts'
+import { newId } from '../../src/rules/id.ts'
 import { parseRedisUrl } from '../../src/rules/redis-url.ts'
 import type { Counter, Outage } from '../../src/stores.ts'
 import { until } from '../process/until.ts'
@@ -15,6 +17,14 @@ import { until } from '../process/until.ts'
 export const patient = 100
 /** For a Redis that the test takes down: two seconds, which a busy one beside it does not need. */
 export const soonDown = 20
+
+/** An id that this node of a cluster counts, unless its slot has moved. */
+export function idOnNode(node: number, masters: number): string {
+  for (;;) {
+    const id = newId('apk_')
+    if (Math.floor((slotOf(id) * masters) / 16_384) === node) return id
+  }
+}
 
 /** A connection of the test's own, to look with. */
 export function observe(t: Test, url: string): Redis {

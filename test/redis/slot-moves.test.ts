@@ -2,24 +2,15 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import slotOf from 'cluster-key-slot'
 import t, { type Test } from 'tap'
-import { newId } from '../../src/rules/id.ts'
 import { minuteOf } from '../../src/rules/window.ts'
 import type { KeyCount } from '../../src/stores.ts'
 import { moveSlot } from '../faults/cluster.ts'
 import { until } from '../process/until.ts'
 import { startRedisCluster } from '../services/index.ts'
-import { countAt } from './counters.ts'
+import { countAt, idOnNode } from './counters.ts'
 
 /** The third node has no slots. */
 const cluster = await startRedisCluster(t, { masters: 2, empty: 1 })
-
-/** An id that this node counts, unless its slot has moved. */
-function idOn(node: number): string {
-  for (;;) {
-    const id = newId('apk_')
-    if (Math.floor((slotOf(id) * 2) / 16_384) === node) return id
-  }
-}
 
 if (cluster) {
   /** Each test has a minute of its own. */
@@ -39,7 +30,7 @@ if (cluster) {
     const { counter, untilShared } = countAt(t, cluster!.urls.slice(0, 2).join())
     await untilShared()
     const minute = minuteOf(await counter.now()) + 5 + minutes++
-    const ids = Array.from({ length: 1500 }, (_, i) => idOn(i === 0 ? 1 : 0))
+    const ids = Array.from({ length: 1500 }, (_, i) => idOnNode(i === 0 ? 1 : 0, 2))
     const put = (id: string, i: number) =>
       cluster!.redis[i === 0 ? 1 : 0]!.set(`rl:{${id}}:${minute}`, '1', 'EX', 100)
     await Promise.all(ids.map(put))
