@@ -210,6 +210,7 @@ const counting = [
       'withTimeout(sent, answerTimeoutMs).catch(() => withTimeout(count(hits, () => true), answerTimeoutMs))',
     ],
     ['a late reply answers again', 'setImmediate(remember, hits, reply)', 'answer(hits, reply, sending)'],
+    ['a late reply overtakes an earlier one', 'setImmediate(remember, hits, reply)', 'remember(hits, reply)'],
     ['a clock that has stood still goes unnoticed', 'if (stoodStill(timeIn(reply), sentAtMs))', 'if (false)'],
     ['the window is that of the own clock', 'seconds * 1000 + Math.floor(micros / 1000)', 'now()'],
     ['a late call counts in a later minute', 'minuteOf(nowMs() + answerTimeoutMs)', 'Infinity'],

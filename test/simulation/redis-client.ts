@@ -17,6 +17,8 @@ interface Connection {
   /** Whether what was sent before the end still arrives. */
   deliversRest: boolean
   pending: Set<(error: Error) => void>
+  /** Replies in the socket of the process. */
+  unread: (() => void)[]
 }
 
 const connectTimeoutMs = 1000
@@ -71,7 +73,7 @@ export function createClient(
 
   function ready(server: RedisServer) {
     if (server.down || server !== service.master) return fail(false)
-    connection = { server, open: true, deliversRest: chance.is(0.5), pending: new Set() }
+    connection = { server, open: true, deliversRest: chance.is(0.5), pending: new Set(), unread: [] }
     toServer = createPipe(time, chance, link)
     toClient = createPipe(time, chance, link)
     client.status = 'ready'
@@ -120,11 +122,19 @@ export function createClient(
           }
           back(
             () => 0,
-            () => time.at(time.nowMs, deliver, owner),
+            () => arrive(on, deliver),
           )
         },
       )
     })
+  }
+
+  /** What has arrived while the process was busy is read at once. */
+  function arrive({ unread }: Connection, deliver: () => void) {
+    const read = () => {
+      for (const one of unread.splice(0)) one()
+    }
+    if (unread.push(deliver) === 1) time.at(time.nowMs, read, owner)
   }
 
   function refusalOf({ refuses: { untilMs, reply } }: RedisServer, command: string): Error | null {

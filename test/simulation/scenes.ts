@@ -407,6 +407,26 @@ function suspendedLong({ chance, a, b, c }: Cast): Scene {
   }
 }
 
+/**
+ * Redis answers two calls of `b` at once: one that it still waits for, since it was busy itself, and one
+ * that it has given up.
+ */
+function answeredAtOnce({ chance, atMs, b }: Cast): Scene {
+  const secondMs = atMs + chance.between(20, 50)
+  const busyMs = atMs + 101 - chance.between(2, 15)
+  return {
+    cacheTtlMs: 3000,
+    outageTtlMs: 2500,
+    actions: [
+      request(atMs - 500, b),
+      { at: atMs - 1, do: 'freeze', server: 'redis', for: secondMs + 101 - atMs + chance.between(3, 20) },
+      request(atMs, b),
+      request(secondMs, b),
+      { at: busyMs, do: 'pause', instance: b, for: secondMs + 99 - busyMs },
+    ],
+  }
+}
+
 /** `b` stops while a change waits for the others. */
 function stopped(cast: Cast): Scene {
   const { chance, atMs, b } = cast
@@ -482,7 +502,7 @@ function longSilence(cast: Cast): Scene {
   }
 }
 
-/** The last two take a minute of virtual time, so they are rarer. */
+/** The last three are rarer: one is quickly found, and two take a minute of virtual time. */
 export const scenes: ((cast: Cast) => Scene)[] = [
   ...[
     split,
@@ -507,5 +527,5 @@ export const scenes: ((cast: Cast) => Scene)[] = [
     suspendedOften,
     suspendedLong,
   ].flatMap((scene) => Array(8).fill(scene)),
-  ...[longWait, longSilence].flatMap((scene) => Array(3).fill(scene)),
+  ...[answeredAtOnce, longWait, longSilence].flatMap((scene) => Array(3).fill(scene)),
 ]
