@@ -1,4 +1,6 @@
 /** What an open dashboard costs callers. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { setTimeout as pause } from 'node:timers/promises'
 import { type ChainableCommander, Redis } from 'ioredis'
 import { counterKey } from '../../src/redis/scripts.ts'
@@ -134,10 +136,23 @@ export async function fillCounters(
   return () => forEach((batch, i) => batch.unlink(nameOf(i)))
 }
 
-/** Resolves to a function that leaves, once events arrive. */
+const program = `
+  require('node:http').get(process.argv[1], (events) => {
+    events.once('data', () => process.send('watching')).resume()
+  })
+  process.once('disconnect', () => process.exit())`
+
+/**
+ * Resolves to a function that leaves, once events arrive. The viewer is a process of its own: reading
+ * events in this one would delay the load at a steady rate, and so raise the latencies it measures.
+ */
 async function watch(opsUrl: string): Promise<() => void> {
-  const leaving = new AbortController()
-  const { body } = await fetch(`${opsUrl}/admin/events`, { signal: leaving.signal })
-  body!.pipeTo(new WritableStream()).catch(() => {})
-  return () => leaving.abort()
+  const args = ['--eval', program, `${opsUrl}/admin/events`]
+  const viewer = spawn(process.execPath, args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
+  const ended = once(viewer, 'exit').then(() => {
+    throw new Error('the viewer of the dashboard has ended')
+  })
+  await Promise.race([once(viewer, 'message'), ended])
+  ended.catch(() => {})
+  return () => viewer.kill()
 }
