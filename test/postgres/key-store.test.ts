@@ -450,6 +450,25 @@ t.test('every page is read from an index, that of a status past no row of anothe
     t.match(await planOf(() => watchedKeys.list(userId, { limit: 101, ...page })), `using ${index} `)
 })
 
+t.test('usable keys are counted without a look at those that have expired', async (t) => {
+  const userId = await manyKeys({ expiresAt: "now() - interval '1 day'" })
+  await sql`update api_keys set expires_at = 'infinity' where id in (
+    select id from api_keys where user_id = ${userId} limit 3)`
+  await sql`analyze api_keys`
+  await sql.begin(async (sql) => {
+    const read = () => sql`
+      select sum(pg_stat_get_xact_tuples_returned(relation))::int as rows
+      from (select 'api_keys'::regclass union select indexrelid from pg_index where indrelid = 'api_keys'::regclass)
+        as relations (relation)`
+    const [before] = await read()
+    const [counted] =
+      await sql`select usable_keys(${userId}, 100)::int as every, usable_keys(${userId}, 2)::int as some`
+    const [after] = await read()
+    t.strictSame(counted, { every: 3, some: 2 })
+    t.equal(after!.rows - before!.rows, 5)
+  })
+})
+
 t.test('users and incomplete minutes are read from indexes', async (t) => {
   const times = sql`select n, now() - make_interval(mins => n) as at from generate_series(1, 3000) n`
   await sql`
