@@ -45,14 +45,33 @@ const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 const randomLength = 32
 const checksumLength = 6
 const shownLength = 10
-const withoutPrefix = new RegExp(
-  `(?<![0-9A-Za-z])[0-9A-Za-z]{${randomLength + checksumLength}}(?![0-9A-Za-z])`,
-  'g',
-)
-
 /** Also what proxies have encoded again (`%255f`). */
 const encoded = /%(?:25)*([0-9A-Fa-f]{2})/g
 const decoded = (_: string, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))
+
+const restLetters = `[0-9A-Za-z]{${randomLength + checksumLength}}`
+/**
+ * A token may follow an encoded character (`key%3D`). What stands before it is looked at last, so that
+ * a long text takes no longer for it.
+ */
+const withoutPrefix = new RegExp(
+  `${restLetters}(?![0-9A-Za-z])(?<=(?:^|[^0-9A-Za-z]|${encoded.source})${restLetters})`,
+  'g',
+)
+
+/** In a text made for it, each pass may uncover just one more. */
+const passes = 3
+
+/** Decodes letters, digits and underscores only. */
+function withPlainLetters(text: string): string {
+  let plain = text
+  for (let i = 0; i < passes; i++)
+    plain = plain.replaceAll(encoded, (code, hex) => {
+      const character = decoded(code, hex)
+      return /\w/.test(character) ? character : code
+    })
+  return plain
+}
 
 /** `secrets`: what else is redacted, such as operator tokens; visible ASCII characters. */
 export function tokenFormat(prefix: string, secrets: readonly string[] = []): TokenFormat {
@@ -82,6 +101,19 @@ export function tokenFormat(prefix: string, secrets: readonly string[] = []): To
     return rest === undefined ? null : start + rest
   }
 
+  const redactPlain = (text: string) =>
+    others
+      .reduce((rest, secret) => rest.replaceAll(secret, '[redacted]'), text)
+      .replaceAll(anyPart, `${start}[redacted]`)
+      .replaceAll(withoutPrefix, (rest) => (isRest(rest) ? '[redacted]' : rest))
+
+  /** What is found only once it is decoded is stored decoded. */
+  function redact(text: string): string {
+    const redacted = redactPlain(text)
+    const plain = withPlainLetters(redacted)
+    return firstPlain(plain) === null ? redacted : redactPlain(plain)
+  }
+
   const firstIn = (text: string) => firstPlain(text) ?? firstPlain(text.replaceAll(encoded, decoded))
 
   return {
@@ -98,11 +130,7 @@ export function tokenFormat(prefix: string, secrets: readonly string[] = []): To
     isIn: (text) => firstIn(text) !== null,
     displayPrefixOf: (token) => token.slice(0, shown),
     isPartialPrefix: (text) => text.startsWith(start) && text.length < shown,
-    redact: (text) =>
-      others
-        .reduce((rest, secret) => rest.replaceAll(secret, '[redacted]'), text)
-        .replaceAll(anyPart, `${start}[redacted]`)
-        .replaceAll(withoutPrefix, (rest) => (isRest(rest) ? '[redacted]' : rest)),
+    redact,
   }
 }
 

@@ -147,6 +147,27 @@ t.test('a whole token without its prefix is redacted too', async (t) => {
   for (const other of [`${rest}x`, `x${rest}`, rest.slice(1), broken]) t.equal(lk.redact(other), other)
 })
 
+t.test('a token without its prefix is redacted behind and with percent-encoded characters', async (t) => {
+  const rest = token.slice(3)
+  const encode = (text: string) => Buffer.from(text).toString('hex').replace(/../g, '%$&')
+  for (const before of ['key%3D', 'sk%5f', '%00', '%EF%BC%BF', '%253A', '%'])
+    t.equal(lk.redact(`/${before}${rest}/%20`), `/${before}[redacted]/%20`)
+  for (const hidden of [encode(rest), encode(rest[0]!) + rest.slice(1), encode(encode(rest))])
+    t.equal(lk.redact(`/key%3D${hidden}/%20`), '/key%3D[redacted]/%20')
+  t.equal(lk.redact(encode(encode(token))), 'lk_[redacted]')
+  t.equal(lk.redact('/plain%20p%61th'), '/plain%20p%61th')
+})
+
+t.test('a long text takes no longer per character', async (t) => {
+  // Each pass of decoding makes one more character; all characters before one may belong to an escape.
+  for (const text of [`${'%'.repeat(20_000)}${'3'.repeat(20_000)}61`, '25'.repeat(30_000)]) {
+    const startMs = performance.now()
+    lk.redact(text + token.slice(3))
+    const tookMs = performance.now() - startMs
+    t.ok(tookMs < 500, `${tookMs} ms`)
+  }
+})
+
 t.test('a token with percent-encoded characters is redacted too', async (t) => {
   const hex = (character: string) => `%${character.charCodeAt(0).toString(16)}`
   for (const at of [0, 1, 2, 3, 20, token.length - 1]) {
