@@ -8,13 +8,12 @@ import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { ApiError } from './api-error.ts'
 import { duplicateMember } from './duplicate-member.ts'
+import { shownMember } from './shown-member.ts'
 
 export interface JsonBodyOptions {
   /** Removes secrets from the name of a repeated member, which the error shows. */
   redact?: (text: string) => string
 }
-
-const paramMaxLength = 100
 
 /** No body needs so many. With millions, parsing would hold up all requests for seconds. */
 const valuesMax = 100_000
@@ -45,7 +44,7 @@ export default fp<JsonBodyOptions>(
         return new ApiError('invalid_json', { cause })
       }
       const repeated = duplicateMember(text)
-      return repeated === null ? json : repeatedMember(redact(repeated).slice(0, paramMaxLength))
+      return repeated === null ? json : repeatedMember(shownMember(repeated, redact))
     }
     // Without a Content-Type and a body, Fastify calls no parser. Such a request gets the same
     // error as an empty JSON body.

@@ -5,6 +5,7 @@
 import type { FastifyError } from 'fastify'
 import { expiresAtEndS } from '../schemas/bounds.ts'
 import { ApiError } from './api-error.ts'
+import { shownMember } from './shown-member.ts'
 
 /**
  * Fastify's `ajv` option. Nothing is converted or dropped (Fastify's defaults do both), and each
@@ -56,7 +57,7 @@ export function fromValidation(error: FastifyError, redact = (text: string) => t
         suggestion,
       })
     case 'additionalProperties': {
-      const member = redact(String(finding.params.additionalProperty)).slice(0, 100)
+      const member = shownMember(String(finding.params.additionalProperty), redact)
       const known = Object.keys(finding.parentSchema?.properties ?? {})
       return new ApiError('unknown_parameter', {
         param: join(path, member),

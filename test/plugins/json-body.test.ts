@@ -110,6 +110,7 @@ t.test('a duplicate member is refused by its path, redacted and shortened', asyn
     '{"name":"a","\\u006eame":"b"}': 'name',
     '{"a":[{"b":1,"b":1}]}': 'a.b',
     '{"secret_x":1,"secret_x":2}': '[redacted]',
+    '{"\\ud800":1,"\\ud800":2}': '\ufffd',
     [`{"${'x'.repeat(200)}":1,"${'x'.repeat(200)}":2}`]: 'x'.repeat(100),
   }
   for (const [payload, param] of Object.entries(named)) {

@@ -99,6 +99,8 @@ t.test('an unknown member is shown with those that are known, up to 100 characte
   ])
   const [, param] = await faultOf(post({ name: 'ab', inner: { other: [], more: 1 } }))
   t.equal(param, 'inner.more')
+  const [, halved] = await faultOf(post({ name: 'ab', [`${x.slice(1)}😀`]: 1 }))
+  t.equal(halved, `${x.slice(1)}\ufffd`, 'with no half of a pair, which strict parsers refuse')
   const none = app.inject({ method: 'POST', url: '/none', payload: { x: 1 } })
   t.match(await faultOf(none), ['unknown_parameter', 'x', /^`x` is not/, 'Remove it.'])
 })
