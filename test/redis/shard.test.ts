@@ -297,6 +297,31 @@ t.test('of calls that may overtake each other, each has the count that Redis gav
   t.equal((await local).number, 5)
   seen.calls[4]!.answer(5, 1)
   t.equal((await late).number, 6, 'Redis may lack what was counted without it')
+  await untilShared()
+  const lost = hit()
+  await called(6)
+  seen.calls[5]!.answer(1, 1)
+  t.equal((await lost).number, 7, 'and what it had before the call')
+})
+
+t.test('hits that were counted without Redis are not lost to a late reply', async (t) => {
+  const { seen, shard, hit, called, untilShared } = open(t)
+  seen.mayOvertake = true
+  await untilShared()
+  const first = hit()
+  await called(1)
+  shard.goLocal(new Error('gone'))
+  t.equal((await hit()).number, 1)
+  seen.calls[0]!.answer(1, 1)
+  t.equal((await first).number, 2)
+  await untilShared()
+  const [failing, second] = [hit(), nextTurn().then(() => hit())]
+  await called(3)
+  seen.calls[1]!.fail(withCode('ECONNRESET'))
+  t.equal((await failing).number, 3)
+  t.equal((await hit()).number, 4)
+  seen.calls[2]!.answer(3, 1)
+  t.equal((await second).number, 5)
 })
 
 t.test('a call that timed out is not repeated, and its late answer is used', async (t) => {
