@@ -3,6 +3,7 @@
  * of the scope that registers it. It sends its refusals itself instead of throwing them, so the
  * application's error handler sees only the application's errors.
  */
+import { AsyncResource } from 'node:async_hooks'
 import type { Server } from 'node:http'
 import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
 import fp from 'fastify-plugin'
@@ -49,7 +50,7 @@ const latchkey: FastifyPluginAsync<PluginOptions> = async (app, options) => {
         requestId = newId('req_')
         return record({ ...refusedRequest(request, format), requestId }, denied)
       },
-      (error, counted) => {
+      inOwnContext((error, counted) => {
         if (error !== null) {
           const { status, headers, body } = answer(error, counted, requestId || newId('req_'))
           try {
@@ -66,10 +67,20 @@ const latchkey: FastifyPluginAsync<PluginOptions> = async (app, options) => {
         reply.header('x-ratelimit-remaining', remainingOf(counted!))
         reply.header('x-ratelimit-reset', counted!.resetAtS)
         done()
-      },
+      }),
     )
   })
   if (app.prefix !== '' && options.unknownRoutes !== false) guardUnknownRoutes(app)
+}
+
+/**
+ * Many requests are decided in one event, in the async context of the first of them. The application
+ * goes on in that of its own: it may hold the user, a transaction or a trace. AsyncResource.bind does
+ * the same, but takes 10 µs in Node 20.
+ */
+function inOwnContext<A extends unknown[]>(run: (...args: A) => void): (...args: A) => void {
+  const context = new AsyncResource('latchkey')
+  return (...args) => context.runInAsyncScope(run, undefined, ...args)
 }
 
 /** Of Fastify's time limit for a plugin; after it, Fastify reports a fault that names no cause. */

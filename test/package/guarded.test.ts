@@ -1,5 +1,6 @@
 // The plugin and the guard keep the promises inside an application of somebody else, alone and
 // beside the service.
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { once } from 'node:events'
 import { connect, constants } from 'node:http2'
 import Fastify, { type FastifyInstance, type FastifyServerOptions } from 'fastify'
@@ -123,6 +124,26 @@ t.test('the plugin guards every route and unknown ones, and leaves errors to the
     ])
   }
   t.match(await app.latchkey.metrics(), /^latchkey_requests_total\{status="401"\} 2$/m)
+})
+
+t.test('the application goes on in the async context of its own request', async (t) => {
+  const app = application(t)
+  const context = new AsyncLocalStorage<unknown>()
+  app.addHook('onRequest', (request, _reply, done) => context.run(request, done))
+  await app.register(latchkey, options)
+  app.get('/', async (request) => context.getStore() === request)
+  const callers = await Promise.all(Array.from({ length: 5 }, () => makeCaller(service)))
+  // First each key is looked up, then all hits of a turn are counted together.
+  for (const round of ['looked up', 'cached']) {
+    const answers = callers.flatMap(({ token }) =>
+      Array.from({ length: 4 }, () => app.inject({ url: '/', headers: bearer(token) })),
+    )
+    t.strictSame(
+      (await Promise.all(answers)).map(({ body }) => body),
+      Array(20).fill('true'),
+      round,
+    )
+  }
 })
 
 t.test('under a prefix, unknown routes are guarded too, and everything else is open', async (t) => {
