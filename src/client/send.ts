@@ -80,8 +80,9 @@ export function createSend(token: string, options: ClientOptions): Send {
           return (await once(call)) as T
         } catch (error) {
           if (!(error instanceof LatchkeyError)) throw error
-          // A key that has revoked itself cannot repeat the call.
-          if (uncertain && call.method === 'DELETE' && error.status === 401) throw uncertain
+          // Of a change that may have been made, the refusal is no proof that it was not: the key may have
+          // revoked itself, or be expired by now.
+          if (uncertain && call.method !== 'GET' && isRefusal(error)) throw uncertain
           if (error.status !== 429) uncertain = error
           const waitMs = attempt < retries ? waitAfter(error, call, attempt) : null
           if (waitMs === null) throw error
@@ -135,6 +136,9 @@ export function createSend(token: string, options: ClientOptions): Send {
     return leastMs + Math.random() * (retryAfterS === null ? leastMs : jitterMaxMs)
   }
 }
+
+/** Of this request, and not because there are too many. */
+const isRefusal = ({ status }: LatchkeyError) => status >= 400 && status < 500 && status !== 429
 
 /** Paths are appended to it. The errors do not show it: it may hold a password. */
 function baseOf(baseUrl: string): string {

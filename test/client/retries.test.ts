@@ -124,20 +124,29 @@ t.test('what cannot be sent is no fault of the network', async (t) => {
   t.same(sentAtMs, [])
 })
 
-t.test('a key that may have revoked itself gets the earlier error, not the 401', async (t) => {
-  const unauthorized = envelope(401, 'unauthorized')
-  for (const [name, replies, code] of [
-    ['revoke', [unavailable, unauthorized], 'service_unavailable'],
-    ['revoke', [new TypeError('fetch failed'), unavailable, unauthorized], 'service_unavailable'],
-    ['revoke', [limited('1'), unauthorized], 'unauthorized'],
-    ['revoke', [unauthorized], 'unauthorized'],
-    ['get', [unavailable, unauthorized], 'unauthorized'],
-  ] as const) {
-    const { client, clock, outcome } = clientThatGets([...replies])
-    t.match(await outcome(client.keys[name]('apk_1')), { code })
-    clock.uninstall()
-  }
-})
+t.test(
+  'a change that may have been made gets the earlier error, not a refusal of its repetition',
+  async (t) => {
+    const unauthorized = envelope(401, 'unauthorized')
+    const past = envelope(400, 'invalid_parameter')
+    for (const [name, replies, code] of [
+      ['revoke', [unavailable, unauthorized], 'service_unavailable'],
+      ['revoke', [new TypeError('fetch failed'), unavailable, unauthorized], 'service_unavailable'],
+      ['revoke', [limited('1'), unauthorized], 'unauthorized'],
+      ['revoke', [unauthorized], 'unauthorized'],
+      ['update', [unavailable, unauthorized], 'service_unavailable'],
+      ['update', [unavailable, past], 'service_unavailable'],
+      ['update', [unavailable, limited('1'), past], 'service_unavailable'],
+      ['update', [unavailable, limited('61')], 'rate_limit_exceeded'],
+      ['update', [past], 'invalid_parameter'],
+      ['get', [unavailable, unauthorized], 'unauthorized'],
+    ] as const) {
+      const { client, clock, outcome } = clientThatGets([...replies])
+      t.match(await outcome(client.keys[name]('apk_1', {})), { code })
+      clock.uninstall()
+    }
+  },
+)
 
 t.test('what may have been done is not done again', async (t) => {
   const fromProxy = (status: number) => ({ status, body: '<html>' })
