@@ -97,7 +97,7 @@ export function createSend(token: string, options: ClientOptions): Send {
   async function once({ method, path, query, body, signal, isOurs = has('id') }: Call): Promise<unknown> {
     // Outside `try`: what cannot be encoded is not the network's fault.
     const json: string | undefined = JSON.stringify(body)
-    const url = `${base}/${path.map(encodeURIComponent).join('/')}${queryOf(query)}`
+    const url = `${base}/${path.map(segment).join('/')}${queryOf(query)}`
     const timeout = AbortSignal.timeout(timeoutMs ?? (method === 'GET' ? readTimeoutMs : changeTimeoutMs))
     let response: Response
     let text: string
@@ -150,6 +150,12 @@ function baseOf(baseUrl: string): string {
   if (search || hash || username || password)
     throw new TypeError('`baseUrl` must have no query, fragment, user or password.')
   return href.replace(/[/?#]*$/, '')
+}
+
+/** Others would leave their place in the path: parsers of URLs resolve `..`, encoded or not. */
+function segment(text: string): string {
+  if (/^\.{0,2}$/.test(text)) throw new TypeError('An id must not be empty, `.` or `..`.')
+  return encodeURIComponent(text)
 }
 
 function queryOf(query: object = {}): string {

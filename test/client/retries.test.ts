@@ -397,6 +397,8 @@ t.test('an id is one segment below the path of the base URL, whatever is in it',
   await admin.users.delete('../keys/apk_1')
   await admin.keys.rotate('apk_1?a#b')
   await createClient({ ...options, key: 'lk_1' }).keys.get('apk_1/usage')
+  for (const id of ['', '.', '..'])
+    await t.rejects(admin.users.delete(id), { name: 'TypeError', message: /^An id must not/ })
   t.strictSame(paths, [
     '/base/admin/users/..%2Fkeys%2Fapk_1',
     '/base/admin/keys/apk_1%3Fa%23b/rotate',
