@@ -44,6 +44,7 @@ type Connection = Socket & { [latest]?: ServerResponse; [waiting]?: number }
 
 export default fp<HttpFramingOptions>(
   async (app, { newRequestId }) => {
+    if (app.initialConfig.http2) throw new Error('http-framing is for HTTP/1: HTTP/2 has frames of its own')
     app.addHook('onRequest', (request, reply, done) => {
       const socket: Connection = request.raw.socket
       if (socket.writableEnded) return // an earlier response was the connection's last

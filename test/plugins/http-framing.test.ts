@@ -4,8 +4,10 @@ import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises'
-import type { FastifyInstance } from 'fastify'
+import Fastify, { type FastifyInstance } from 'fastify'
 import t, { type Test } from 'tap'
+import errors from '../../plugins/errors.ts'
+import httpFraming from '../../plugins/http-framing.ts'
 import { OneWriteResponse } from '../../src/http/one-write.ts'
 import { until } from '../process/until.ts'
 import { answersOf, otherApp, raw } from './other-app.ts'
@@ -82,6 +84,12 @@ t.test('a transfer coding other than chunked, or in HTTP/1.0, is a 400', async (
       `${coding} in ${version}`,
     )
   }
+})
+
+t.test('it refuses an application that speaks HTTP/2', async (t) => {
+  const app = Fastify({ http2: true })
+  await app.register(errors, { docsBase: 'http://docs/' })
+  await t.rejects(async () => app.register(httpFraming, { newRequestId: () => 'req_1' }), /is for HTTP\/1/)
 })
 
 t.test('other headers with names of the same length change nothing', async (t) => {
