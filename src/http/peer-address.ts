@@ -1,5 +1,5 @@
 /** The address of each client, also after it has disconnected. */
-import type { Server } from 'node:http'
+import type { EventEmitter } from 'node:events'
 import type { ServerHttp2Stream } from 'node:http2'
 import type { Socket } from 'node:net'
 
@@ -7,8 +7,10 @@ import type { Socket } from 'node:net'
  * Reads the address when a connection opens. Node asks the kernel at the first read and remembers the
  * answer, but the kernel forgets the address once the client has reset the connection. A refusal
  * reads it after a look-up: it would be recorded without one, and not count against that client.
+ *
+ * `server`: of node:http, node:https or node:http2.
  */
-export function rememberAddresses(server: Server) {
+export function rememberAddresses(server: EventEmitter): void {
   const read = (connection: Socket) => void connection.remoteAddress
   // `secureConnection` is for applications that speak TLS, where requests have another socket.
   for (const event of ['connection', 'secureConnection']) server.on(event, read)

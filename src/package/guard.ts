@@ -10,6 +10,8 @@ import { isRequestId, newId } from '../rules/id.ts'
 import { type Checks, callerOf, openChecks, rateHeadersOf } from './checks.ts'
 import { configOf, type LatchkeyOptions } from './options.ts'
 
+export { rememberAddresses } from '../http/peer-address.ts'
+
 export interface GuardOptions extends LatchkeyOptions {
   /** Hears when a server goes down and comes back. Warnings and errors go to the console unless given. */
   log?: GuardLog

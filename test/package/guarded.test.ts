@@ -2,12 +2,13 @@
 // beside the service.
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { once } from 'node:events'
+import { createServer } from 'node:http'
 import { connect, constants } from 'node:http2'
 import Fastify, { type FastifyInstance, type FastifyServerOptions } from 'fastify'
 import t, { type Test } from 'tap'
 import type { Sent } from '../../src/http/routes/actor.ts'
 import latchkey from '../../src/package/fastify.ts'
-import { createGuard, type Guard, type Refused } from '../../src/package/guard.ts'
+import { createGuard, type Guard, type Refused, rememberAddresses } from '../../src/package/guard.ts'
 import { configOf, type LatchkeyOptions } from '../../src/package/options.ts'
 import { resetWhileLookedUp } from '../api/reset.ts'
 import { hashSecret, makeCaller, startInstance } from '../instance.ts'
@@ -204,6 +205,18 @@ t.test('a client that resets its connection has its address in the audit log', a
   await app.listen({ host: '127.0.0.1', port: 0 })
   const entry = await resetWhileLookedUp(sql, app.server, { path: '/reset' })
   t.match(entry, { reason: 'unknown_key', ip: '127.0.0.1' })
+})
+
+t.test('a server of node:http that remembers addresses has that of such a client too', async (t) => {
+  const guard = await guardOf(t)
+  const server = createServer(async ({ url, socket, headers }, response) => {
+    const result = await guard.check(headers.authorization, { path: url, ip: socket.remoteAddress })
+    response.end(String(result.ok))
+  })
+  rememberAddresses(server)
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  t.teardown(() => server.close())
+  t.match(await resetWhileLookedUp(sql, server, { path: '/reset-guard' }), { ip: '127.0.0.1' })
 })
 
 t.test('a client that cancels its stream of HTTP/2 has its address in the audit log', async (t) => {
