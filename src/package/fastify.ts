@@ -36,6 +36,10 @@ export interface PluginOptions extends LatchkeyOptions {
 
 const latchkey: FastifyPluginAsync<PluginOptions> = async (app, options) => {
   const config = configOf(options, ['prefix', 'logLevel', 'logSerializers', 'unknownRoutes'])
+  if (app.hasRequestDecorator('caller') || app.hasDecorator('latchkey'))
+    throw new Error(
+      'latchkey: this scope has a request.caller already; register it once, around all routes that it should guard',
+    )
   const { metrics, check, record, answer, start, format } = await openWith(app, config, options.patience)
   app.decorate('latchkey', { metrics })
   app.decorateRequest('caller', null)
@@ -54,7 +58,7 @@ const latchkey: FastifyPluginAsync<PluginOptions> = async (app, options) => {
         if (error !== null) {
           const { status, headers, body } = answer(error, counted, requestId || newId('req_'))
           try {
-            return void reply.code(status).headers(headers).send(body)
+            return void reply.code(status).headers(headers).serializer(asItIs).send(body)
           } catch (fault) {
             // The application has set a header that cannot be sent. We are not called by Fastify here, so
             // it would not catch this.
@@ -72,6 +76,9 @@ const latchkey: FastifyPluginAsync<PluginOptions> = async (app, options) => {
   })
   if (app.prefix !== '' && options.unknownRoutes !== false) guardUnknownRoutes(app)
 }
+
+/** The application may have set a serializer. */
+const asItIs = (body: string) => body
 
 /**
  * Many requests are decided in one event, in the async context of the first of them. The application

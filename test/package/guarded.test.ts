@@ -241,6 +241,28 @@ t.test('a client that cancels its stream of HTTP/2 has its address in the audit 
   t.match(await found(), [{ reason: 'unknown_key', ip: '127.0.0.1' }])
 })
 
+t.test('a refusal is the envelope even if the application has a serializer of its own', async (t) => {
+  const app = application(t)
+  app.addHook('onRequest', async (_request, reply) => {
+    reply.serializer((body) => JSON.stringify({ wrapped: body }))
+  })
+  await app.register(latchkey, options)
+  app.get('/', async () => 'hello')
+  t.match(envelopeOf((await app.inject('/')).body), { code: 'unauthorized' })
+})
+
+t.test('a scope has one registration', async (t) => {
+  const app = application(t)
+  await app.register(latchkey, options)
+  await t.rejects(
+    async () => app.register(async (scope) => scope.register(latchkey, options)),
+    /^latchkey: .* register it once/,
+  )
+  const own = application(t)
+  own.decorateRequest('caller', null)
+  await t.rejects(async () => own.register(latchkey, options), /request.caller already/)
+})
+
 t.test('at the root, the application may still set its own 404', async (t) => {
   const app = application(t)
   const callers: unknown[] = []
