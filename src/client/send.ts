@@ -11,18 +11,18 @@ export interface ClientOptions {
    * For one attempt, from the first byte sent to the last one received: up to 2,147,483,647. Default
    * 10,000 for GET, and 110,000 otherwise, which is longer than the service takes for any change.
    */
-  timeoutMs?: number
+  timeoutMs?: number | undefined
   /** Attempts after the first. Default 2. */
-  retries?: number
+  retries?: number | undefined
   /** If `Retry-After` is longer, the call rejects at once. Default 60: every limit resets within a minute. */
-  retryAfterMaxS?: number
+  retryAfterMaxS?: number | undefined
   /** Instead of the global `fetch`: for a proxy, an agent or a test. */
-  fetch?: (url: string, init: RequestInit) => Promise<Response>
+  fetch?: ((url: string, init: RequestInit) => Promise<Response>) | undefined
 }
 
 export interface CallOptions {
   /** Ends the call, also while it waits for the next attempt. It then rejects with the signal's reason. */
-  signal?: AbortSignal
+  signal?: AbortSignal | undefined
 }
 
 export interface Call extends CallOptions {

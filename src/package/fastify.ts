@@ -31,7 +31,7 @@ declare module 'fastify' {
 
 export interface PluginOptions extends LatchkeyOptions {
   /** Of a scope with a prefix: false if another scope with this prefix has a not-found handler. */
-  unknownRoutes?: boolean
+  unknownRoutes?: boolean | undefined
 }
 
 const latchkey: FastifyPluginAsync<PluginOptions> = async (app, options) => {

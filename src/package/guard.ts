@@ -14,7 +14,7 @@ export { rememberAddresses } from '../http/peer-address.ts'
 
 export interface GuardOptions extends LatchkeyOptions {
   /** Hears when a server goes down and comes back. Warnings and errors go to the console unless given. */
-  log?: GuardLog
+  log?: GuardLog | undefined
 }
 
 /** As console, pino and most loggers are. */

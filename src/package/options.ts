@@ -14,29 +14,29 @@ export interface LatchkeyOptions {
   /** The previous secret. Its keys keep working and are rehashed when used. */
   hashSecretPrevious?: string | undefined
   /** Start although none of the existing keys was made under the secrets given. */
-  acceptNewHashSecret?: boolean
+  acceptNewHashSecret?: boolean | undefined
   /** How each key begins, without the underscore: 2 to 16 letters and digits; `lk` unless given. */
   keyPrefix?: string | undefined
   /** How long a cached key is trusted while Redis confirms it: 0 to 60 s; 5 unless given. */
-  keyCacheSeconds?: number
+  keyCacheSeconds?: number | undefined
   /** How long it is trusted while Redis confirms it and Postgres is down: 0 to 60 s; 60 unless given. */
-  outageCacheSeconds?: number
+  outageCacheSeconds?: number | undefined
   /**
    * The URL of a Latchkey service whose error pages the `docs_url` of an error links to; those of
    * the project unless given.
    */
   baseUrl?: string | undefined
   /** Refusals recorded for one client address in a minute; 6000 unless given. Others are a 503. */
-  refusalsPerAddressRpm?: number
+  refusalsPerAddressRpm?: number | undefined
   /** How long refusals are stored, in days; 90 unless given. */
-  auditRetentionDays?: number
+  auditRetentionDays?: number | undefined
   /** How long usage is stored minute by minute, in days; 90 unless given. */
-  usageRetentionDays?: number
+  usageRetentionDays?: number | undefined
   /**
    * How many times longer than usual to wait for Redis and Postgres; 1 unless given. For tests on a
    * busy machine.
    */
-  patience?: number
+  patience?: number | undefined
 }
 
 type Checked = Exclude<keyof LatchkeyOptions, 'patience'>
