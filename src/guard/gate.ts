@@ -103,11 +103,10 @@ export function createGate(options: GateOptions): Gate {
           counter.raise([{ keyId: key.id, version }])
         return done(new Unavailable('Postgres is behind the counter'))
       }
-      // Without a version in the counter, nothing shows that a standby has the last change.
-      if (found.role === 'standby' && minVersion === 0)
-        return done(new Unavailable('Postgres is a standby, which may lack changes of the key'))
-      // A former primary that takes no writes may lack it too: the next requests must read the key again.
-      if (found.role === 'primary' || minVersion > 0) confirm(found, version)
+      // Without a version in the counter, nothing shows that a standby or a former primary has the last one.
+      if (found.role !== 'primary' && minVersion === 0)
+        return done(new Unavailable('Postgres takes no writes, and may lack changes of the key'))
+      confirm(found, version)
       done(null, admit(found.key, count, reply.nowMs))
     }, onFailure)
   }

@@ -57,11 +57,15 @@ const gate = of(
     'found.key.version >= minVersionOf(version)',
   ],
   [
-    'a former primary that may lack a change confirms its version',
-    "if (found.role === 'primary' || minVersion > 0)",
-    '',
+    'a standby is trusted without a version',
+    "found.role !== 'primary' && minVersion === 0",
+    "found.role === 'read_only' && minVersion === 0",
   ],
-  ['a standby is trusted without a version', "found.role === 'standby' && minVersion === 0", 'false'],
+  [
+    'a former primary is trusted without a version',
+    "found.role !== 'primary' && minVersion === 0",
+    "found.role === 'standby' && minVersion === 0",
+  ],
 )
 
 const reader = of(

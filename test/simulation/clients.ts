@@ -36,8 +36,6 @@ const changeMaxMs = (cacheTtlMs: number) => 1100 + elsewhereMs(cacheTtlMs) + 250
 export function createClients(fleet: Fleet): Clients {
   const { time, chance, trace, fail } = fleet
   const answered = tokens.map(() => 1)
-  /** When the change began that was answered last. */
-  const changedAtMs = tokens.map(() => 0)
   const open = new Map<string, { instance: Instance; dueMs: number }>()
   const admitted = new Map<string, number>()
   /** Which instances have used which key. */
@@ -55,10 +53,10 @@ export function createClients(fleet: Fleet): Clients {
     { status, version, limit, requestId }: Decided,
     key: number,
     instance: Instance,
-    began: { atMs: number; version: number; isExcused: boolean },
+    began: { atMs: number; version: number },
   ) {
     const stored = fleet.postgres.keys.get(idOf(key))!
-    if (version !== null && version < began.version && !began.isExcused)
+    if (version !== null && version < began.version)
       fail(`${requestId}: decided by version ${version} of key ${key}, ${began.version} was answered before`)
     // Each change of the state has a version of its own, except that time goes by.
     if (version === stored.version) {
@@ -71,10 +69,6 @@ export function createClients(fleet: Fleet): Clients {
     if (status === 401 && denialReason(stored, secondsAt(time.nowMs)) === null)
       fail(`${requestId}: 401 for a usable key`)
   }
-
-  /** Two faults at once: Postgres has moved, and Redis no longer knows of the change. */
-  const mayMissChanges = ({ reads }: Instance, key: number) =>
-    reads.role === 'read_only' && fleet.redisLostAtMs >= changedAtMs[key]!
 
   /** In Redis or locally, an instance goes on from the last count that it saw. */
   function admit({ process }: Instance, key: number, resetAtS: number) {
@@ -90,7 +84,7 @@ export function createClients(fleet: Fleet): Clients {
     const { process } = instance
     if (process.killed || instance.stopping) return
     const requestId = `req_${sent.requests++}`
-    const began = { atMs: time.nowMs, version: answered[key]!, isExcused: mayMissChanges(instance, key) }
+    const began = { atMs: time.nowMs, version: answered[key]! }
     trace?.(`i${i} ← ${requestId} with key ${key}`)
     add(instance, requestId, requestMaxMs)
     const send = () =>
@@ -99,10 +93,7 @@ export function createClients(fleet: Fleet): Clients {
           const { status, version, resetAtS } = decided
           if (!open.delete(requestId)) fail(`${requestId} was answered twice`)
           trace?.(`i${i} → ${requestId} ${status}${version ? ` by version ${version}` : ''}`)
-          check(decided, key, instance, {
-            ...began,
-            isExcused: began.isExcused || mayMissChanges(instance, key),
-          })
+          check(decided, key, instance, began)
           if (status === 200) {
             admit(instance, key, resetAtS)
             hasCopy.add(`${i}:${key}`)
@@ -125,7 +116,6 @@ export function createClients(fleet: Fleet): Clients {
     const instance = fleet.instances[i]!
     if (instance.process.killed || instance.stopping) return
     const changeId = `change_${sent.changes++}`
-    const beganMs = time.nowMs
     trace?.(`i${i} ← ${changeId}: ${what} key ${key}`)
     add(instance, changeId, changeMaxMs(fleet.cacheTtlMs))
     const send = () =>
@@ -137,7 +127,6 @@ export function createClients(fleet: Fleet): Clients {
           for (const { keyId, version } of versions) {
             const changed = tokens.findIndex((_, key) => idOf(key) === keyId)
             answered[changed] = Math.max(answered[changed]!, version)
-            changedAtMs[changed] = Math.max(changedAtMs[changed]!, beganMs)
             requestAfter(changed)
           }
         },

@@ -20,8 +20,6 @@ export interface Run extends Pick<World, 'time' | 'redis'> {
   pausedMs: number
   /** Redis's clock has jumped. */
   clockJumped: boolean
-  /** When Redis last lost data. */
-  redisLostAtMs: number
   /** What Redis's clock says, unless it has jumped. */
   redisMicrosAt(nowMs: number): number
   fail(what: string): void

@@ -26,7 +26,6 @@ export function createFaults(fleet: Fleet, clients: Clients): (action: Action) =
     const next = createServer(() => redisMicrosAt(time.nowMs), writes, old.clockMs)
     next.down = true
     redis.master = next
-    fleet.redisLostAtMs = time.nowMs
     fleet.countsLost()
     checkConnections()
     after(forMs, () => {
@@ -112,7 +111,6 @@ export function createFaults(fleet: Fleet, clients: Clients): (action: Action) =
       redis.master.refuses = { untilMs: time.nowMs + action.for, reply: action.reply }
     },
     'flush redis'() {
-      fleet.redisLostAtMs = time.nowMs
       fleet.countsLost()
       redis.master.data.clear()
     },

@@ -62,7 +62,7 @@ export function createFleet(
   const redisRate = slow === undefined ? chance.oneOf(rates) : rates[slow]!
   const redisMicrosAt = (nowMs: number) => microsAt(nowMs * redisRate)
   const redis = { master: createServer(() => redisMicrosAt(own.nowMs)) }
-  const run: Run = { time, redis, pausedMs: 0, clockJumped: false, redisLostAtMs: -1, redisMicrosAt, fail }
+  const run: Run = { time, redis, pausedMs: 0, clockJumped: false, redisMicrosAt, fail }
   const fleet: Fleet = Object.assign(run, createCounting(run), {
     ...{ time: own, chance, redis, postgres: createPostgres(), cacheTtlMs, outageTtlMs },
     ...{ silentMaxMs, trace, instances, wrong, redisRate },

@@ -318,7 +318,6 @@ function forgotten({ chance, atMs, a, b, c }: Cast): Scene {
 
 /**
  * `b` still reads a server that lacks the change and was the primary before it, and Redis loses the change.
- * No other instance believes what `b` has read.
  */
 function movedAway(cast: Cast): Scene {
   const { chance, atMs, b, c } = cast
@@ -332,7 +331,7 @@ function movedAway(cast: Cast): Scene {
       change(cast),
       { at: lostAtMs, do: 'flush redis' },
       request(lostAtMs + 1, b),
-      ...several(chance, 4, () => request(lostAtMs + chance.between(10, 1500), c)),
+      ...several(chance, 4, () => request(lostAtMs + chance.between(10, 1500), chance.oneOf([b, c]))),
     ],
   }
 }
