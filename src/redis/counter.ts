@@ -4,9 +4,8 @@
  */
 import { createMinuteCounts } from '../memory/minute-counts.ts'
 import { minuteOf } from '../rules/window.ts'
-import type { Counter, KeyVersion, Outage } from '../stores.ts'
+import type { Counter, Outage } from '../stores.ts'
 import { Cluster, type Redis } from './ioredis.ts'
-import { isAnswer } from './outage.ts'
 import { readCounters } from './read-counters.ts'
 import { loadScripts, type Read } from './scripts.ts'
 import { notConnected, watchServers } from './servers.ts'
@@ -146,16 +145,6 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
     }
   }
 
-  async function raiseOne({ keyId, version }: KeyVersion) {
-    try {
-      await scripts.raiseVersion(keyId, version)
-    } catch (error) {
-      // Hits may go on meanwhile, so nothing else would find out why.
-      if (isAnswer(error as Error)) shardOf(keyId).doubt()
-      throw error
-    }
-  }
-
   followMasters()
   const single = isCluster ? null : shard('')
   const shardOf = (keyId: string) => single ?? shard(servers.serverOf(keyId))
@@ -171,11 +160,15 @@ export function createRedisCounter(options: RedisCounterOptions): Counter {
       const startMs = performance.now()
       try {
         for (let i = 0; i < versions.length; i += raiseAtOnce) {
-          const raised = versions.slice(i, i + raiseAtOnce).map(raiseOne)
+          const raised = versions
+            .slice(i, i + raiseAtOnce)
+            .map(({ keyId, version }) => scripts.raiseVersion(keyId, version))
           await withTimeout(Promise.all(raised), raiseTimeoutMs * patience)
         }
         return true
       } catch {
+        // Hits may go on meanwhile, or there are none, so nothing else would find out why.
+        for (const { keyId } of versions) shardOf(keyId).doubt()
         return false
       } finally {
         onCall?.('publish', (performance.now() - startMs) / 1000)

@@ -93,6 +93,8 @@ export function readCounters(options: ReadCountersOptions): Pick<Counter, 'scan'
       if (shard.server.mode !== 'shared') throw notConnected()
       return { value: await withTimeout(command(), answerTimeoutMs * patience), mode: 'shared' as const }
     } catch {
+      // Without requests, nothing else would find out.
+      shard.doubt()
       return { value: known(), mode: 'local' as const }
     }
   }

@@ -39,7 +39,7 @@ export interface Shard {
   hit(keyId: string, onCounted: OnCounted): boolean
   /** Counts locally from now on, until Redis answers a probe. */
   goLocal(error: Error): void
-  /** Redis has refused a change: if it refuses a probe too, counts locally. */
+  /** Something else than a count has failed: if a probe fails too, counts locally. */
   doubt(): void
   close(): void
 }

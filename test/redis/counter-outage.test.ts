@@ -9,7 +9,7 @@ import { createRedisCounter } from '../../src/redis/counter.ts'
 import { newId } from '../../src/rules/id.ts'
 import { parseRedisUrl } from '../../src/rules/redis-url.ts'
 import { minuteOf } from '../../src/rules/window.ts'
-import type { KeyCount, Outage } from '../../src/stores.ts'
+import type { Counter, KeyCount, Outage } from '../../src/stores.ts'
 import {
   ascending,
   type Counted,
@@ -221,6 +221,21 @@ if (server) {
     await once(client, 'end')
     t.strictSame(outages, [])
   })
+
+  for (const [what, ask] of [
+    ['a change', (counter: Counter) => counter.raise([{ keyId: newId('apk_'), version: 2 }])],
+    ['a look at its clock', (counter: Counter) => counter.now()],
+    ['a look at counts', (counter: Counter) => counter.countsOf([newId('apk_')], [minuteOf(Date.now())])],
+  ] as const)
+    t.test(`without hits, ${what} finds out that Redis is silent`, async (t) => {
+      const { counter, untilShared, untilDown } = countAt(t, proxy.url, { patience: 1 })
+      await untilShared()
+      proxy.blackHole()
+      await ask(counter)
+      await untilDown('timeout')
+      await proxy.heal()
+      await untilShared()
+    })
 
   t.test('with patience, Redis counts and takes changes however long it takes', async (t) => {
     const { counter, untilShared } = countAt(t, proxy.url, { patience: soonDown })
