@@ -44,7 +44,7 @@ export interface ServerState {
   counted(): void
   /** The server has failed a call: count locally until it answers a probe. */
   failed(error: Error): void
-  /** The server has refused something else than a count: probe it once. */
+  /** Something else than a count has failed: probe the server once. */
   doubt(): void
   close(): void
 }
@@ -103,8 +103,10 @@ export function createServerState(options: ServerStateOptions): ServerState {
   /** Reports the start of an outage, and each further cause that lasts once. */
   function report(error: Error) {
     // Without a connection, the call's own error does not say why.
-    state.outage = outageOf(fault() ?? error)
-    const { cause } = state.outage
+    const latest = outageOf(fault() ?? error)
+    const { cause } = latest
+    // Nor does the end of a connection that we have replaced ourselves.
+    if (state.outage === null || cause !== 'disconnected') state.outage = latest
     if (reported.size > 0 && (reported.has(cause) || !lasting.includes(cause))) return
     reported.add(cause)
     onOutage(state.outage)

@@ -122,6 +122,20 @@ for (const [silence, error] of [
     t.strictSame(seen.reconnectsMs, [1200, 2400])
   })
 
+t.test('a cause stays while the connection is replaced', async (t) => {
+  const { state, seen, until } = open(t)
+  state.failed(gone)
+  seen.probe = () => Promise.reject(replyError("READONLY You can't write against a read only replica."))
+  await until(200)
+  t.match(state.outage, { cause: 'read_only' })
+  seen.fault = new Error('not connected')
+  await until(400)
+  t.match(state.outage, { cause: 'read_only' })
+  seen.fault = refused
+  await until(600)
+  t.match(state.outage, { cause: 'refused' })
+})
+
 t.test('a second counts from the last answer', async (t) => {
   const { state, seen, until } = open(t)
   state.failed(gone)
