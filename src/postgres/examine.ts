@@ -61,6 +61,7 @@ const functions = [
   'change_key',
   'revoke_key',
   'rotate_key',
+  'usable_keys',
   'revoke_keys_of_user',
   'delete_user',
   'touch_and_confirm_keys',
