@@ -34,10 +34,15 @@ const wanted: Wanted[] = [
   { user: 'Ada Example', key: 'notebook', limitRpm: 1000, perS: 0.2, fate: 'owner deleted' },
 ]
 
+/** The key for the person who runs the demo. */
+export interface OwnKey {
+  id: string
+  token: string
+}
+
 interface Customers {
   clients: Client[]
-  /** A key for the person who runs the demo. */
-  yours: string
+  yours: OwnKey
 }
 
 export async function makeCustomers(opsUrl: string): Promise<Customers> {
@@ -65,8 +70,8 @@ export async function makeCustomers(opsUrl: string): Promise<Customers> {
       client(`${user}: ${key}`, `Bearer ${made.plain_key}`, perS, `198.51.100.${clients.length + 1}`),
     )
   }
-  const { plain_key: yours } = await makeKey('You', 'demo', 60)
-  return { clients: [...clients, ...strangers], yours: yours! }
+  const { id, plain_key } = await makeKey('You', 'demo', 60)
+  return { clients: [...clients, ...strangers], yours: { id: id!, token: plain_key! } }
 }
 
 const client = (name: string, authorization: string | null, perS: number, address: string): Client => ({

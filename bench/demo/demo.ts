@@ -15,7 +15,7 @@ import { startPostgres } from '../servers/postgres.ts'
 import { startRedis } from '../servers/redis.ts'
 import { stopRequested } from '../stopping.ts'
 import { startBalancer } from './balancer.ts'
-import { makeCustomers } from './customers.ts'
+import { makeCustomers, type OwnKey } from './customers.ts'
 import { startTraffic } from './traffic.ts'
 
 const reportEveryMs = 10_000
@@ -38,7 +38,9 @@ async function run() {
   for (let n = 0; n < (redisUrl === null ? 1 : 3); n++) {
     stopping.throwIfAborted()
     // TRUST_PROXY: the clients name their addresses.
-    const env = { TRUST_PROXY: '1', DRAIN_SECONDS: '0' }
+    // Without Redis, a change would wait until no copy of the key is used.
+    const alone = redisUrl === null && { KEY_CACHE_SECONDS: '0' }
+    const env = { TRUST_PROXY: '1', DRAIN_SECONDS: '0', ...alone }
     const instance = await startCandidate('latchkey', { ...settings, env })
     closers.push(() => instance.stop())
     instances.push(instance)
@@ -79,7 +81,7 @@ interface Tour {
   url: string
   opsUrl: string
   instances: number
-  yours: string
+  yours: OwnKey
 }
 
 const tour = ({ databaseUrl, redisUrl, url, opsUrl, instances, yours }: Tour) => [
@@ -90,12 +92,12 @@ const tour = ({ databaseUrl, redisUrl, url, opsUrl, instances, yours }: Tour) =>
   '',
   'Your key, good for 60 requests a minute. See x-ratelimit-remaining count down, whichever instance answers:',
   '',
-  `  curl -i ${url}/v1/verify -H 'Authorization: Bearer ${yours}'`,
+  `  curl -i ${url}/v1/verify -H 'Authorization: Bearer ${yours.token}'`,
   '',
   'Find it in the dashboard, revoke it there, and ask again: 401, on every instance. The audit log says why:',
   '',
   `  export DATABASE_URL='${databaseUrl}' HASH_SECRET='${hashSecret}'${redisUrl === null ? '' : ` REDIS_URL='${redisUrl}'`}`,
-  '  npx latchkey audit list --since 1m --limit 10',
+  `  npx latchkey audit list --key ${yours.id}`,
   '',
   'Ctrl-C stops everything and removes its files.',
   '',

@@ -103,7 +103,10 @@ interface Listening {
 
 function listening(child: ChildProcess, name: string): Promise<Listening> {
   return new Promise((resolve, reject) => {
-    const fail = (why: string) => reject(new Error(`${name} ${why}`))
+    const fail = (why: string) => {
+      clearTimeout(timer)
+      reject(new Error(`${name} ${why}`))
+    }
     const timer = setTimeout(() => fail(`was not listening after ${startMsMax / 1000} s`), startMsMax)
     child.once('exit', (code, signal) => fail(`ended with ${code ?? signal} before it was listening`))
     child.once('error', ({ message }) => fail(`could not be started: ${message}`))
