@@ -150,28 +150,40 @@ for (const [kind, request] of [
 
 t.test('requests that wait on all connections are bounded, but each may have a few', async (t) => {
   const { app } = otherApp(t)
-  const { held, release } = hold()
+  let answers = hold()
   let running = 0
   app.get('/', async () => {
     running++
-    await held
+    await answers.held
     return 'ok'
   })
   const count = 1800
-  const deep = []
-  do {
-    deep.push(await open(t, app))
-    deep.at(-1)!.client.write(get.repeat(count))
-    await until('its first one runs', () => running === deep.length)
-    await nextTurn()
-  } while (!deep.at(-1)!.connection.destroyed && deep.length < 30)
-  t.ok(deep.pop()!.connection.destroyed)
-  // 11 have fewer than 20,000 requests, and of each perhaps only a part has been read.
-  t.ok(deep.length >= 11, `${deep.length} are open`)
+  /** Opens connections with many requests until one is closed for it, and resolves to the others. */
+  async function fill() {
+    const before = running
+    const deep = []
+    do {
+      deep.push(await open(t, app))
+      deep.at(-1)!.client.write(get.repeat(count))
+      await until('its first one runs', () => running === before + deep.length)
+      await nextTurn()
+    } while (!deep.at(-1)!.connection.destroyed && deep.length < 30)
+    t.ok(deep.pop()!.connection.destroyed)
+    // 11 have fewer than 20,000 requests, and of each perhaps only a part has been read.
+    t.ok(deep.length >= 11, `${deep.length} are open`)
+    return deep
+  }
+  const gone = await fill()
+  for (const { client } of gone) client.resetAndDestroy()
+  answers.release()
+  await until('they are closed', () => gone.every(({ connection }) => connection.closed))
+  answers = hold()
+  const deep = await fill()
   const few = await open(t, app)
+  const before = running
   few.client.write(get.repeat(17))
-  await until('its first one runs', () => running === deep.length + 2)
-  release()
+  await until('its first one runs', () => running > before)
+  answers.release()
   const answersOn = async ({ client, statuses }: Awaited<ReturnType<typeof open>>) => {
     client.end()
     await once(client, 'end')
