@@ -17,6 +17,8 @@ interface ExamineOptions {
   previousSecretId: string | null
   /** KEY_PREFIX. */
   tokenPrefix: string
+  /** How many connections an instance opens at most. */
+  connectionsMax: number
 }
 
 const timeoutMs = 5000
@@ -95,6 +97,7 @@ export async function examinePostgres(options: ExamineOptions): Promise<Finding[
     return [unreachable(error as Error)]
   }
   const checks: [about: string, check: (sql: Query) => Promise<Finding | null>][] = [
+    ['Postgres connections', (sql) => connections(sql, options)],
     ['schema', (sql) => schema(sql, url)],
     ['Postgres privileges', privileges],
     ['audit partitions', partitions],
@@ -184,6 +187,31 @@ async function server(sql: Query): Promise<Finding[]> {
     ? { about, state: 'wrong', found: fault[0], advice: fault[1] }
     : { about, state: 'ok', found }
   return [state, clockFinding('Postgres clock', now_ms, beforeMs, afterMs)]
+}
+
+/** Null if an instance can open and keep as many as it needs. */
+async function connections(sql: Query, { connectionsMax }: ExamineOptions): Promise<Finding | null> {
+  const [row] = await sql`
+    select min(allowed)::int as allowed, current_setting('idle_session_timeout', true) as idle_timeout
+    from (
+      select rolconnlimit as allowed from pg_roles where rolname = current_user
+      union all select datconnlimit from pg_database where datname = current_database()
+      union all select current_setting('max_connections')::int
+        - current_setting('superuser_reserved_connections')::int
+    ) as limits where allowed >= 0`
+  const { allowed, idle_timeout } = row!
+  const about = 'Postgres connections'
+  if (allowed < connectionsMax) {
+    const found = `${allowed} allowed, and an instance opens up to ${connectionsMax}`
+    const advice =
+      'Raise max_connections, or the limit of the role or the database. Behind PgBouncer, fewer are enough.'
+    return { about, state: 'note', found, advice }
+  }
+  if (!['0', null].includes(idle_timeout)) {
+    const advice = 'Set it to 0 for this role: Latchkey keeps its connections open.'
+    return { about, state: 'note', found: `idle_session_timeout is ${idle_timeout}`, advice }
+  }
+  return null
 }
 
 async function schema(sql: Query, url: string): Promise<Finding> {

@@ -7,6 +7,7 @@ import { examinePostgres } from '../postgres/examine.ts'
 import { examineRedis } from '../redis/examine.ts'
 import type { Finding } from '../rules/finding.ts'
 import { keyHasher } from '../rules/key-hasher.ts'
+import { poolBounds } from './pools.ts'
 
 /** Both servers at once; each answers or is given up within seconds. */
 export async function examine(config: Config): Promise<Finding[]> {
@@ -24,15 +25,23 @@ const inMemory = ({ databaseUrl }: Config): Finding => {
   return { about: 'Redis', state: 'note', found, advice }
 }
 
+const connectionsMax = Object.values(poolBounds).reduce((sum, { max }) => sum + max, 0)
+
 async function examineDatabase(config: Config): Promise<Finding[]> {
   const { databaseUrl, pgSsl, dataDir, tokenPrefix } = config
   if (databaseUrl !== null)
-    return examinePostgres({ url: databaseUrl, ssl: pgSsl, tokenPrefix, ...secretIdsOf(config) })
+    return examinePostgres({
+      url: databaseUrl,
+      ssl: pgSsl,
+      tokenPrefix,
+      connectionsMax,
+      ...secretIdsOf(config),
+    })
   try {
     const secretIds = secretIdsOf(config)
     const embedded = await openEmbeddedPostgres({ dataDir, role: 'command', mustExist: true })
     try {
-      return await examinePostgres({ url: embedded.url, ssl: {}, tokenPrefix, ...secretIds })
+      return await examinePostgres({ url: embedded.url, ssl: {}, tokenPrefix, connectionsMax, ...secretIds })
     } finally {
       await embedded.stop()
     }

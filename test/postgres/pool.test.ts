@@ -629,6 +629,7 @@ t.test('of several hosts, a command and missing migrations use one that takes wr
     secretId: null,
     previousSecretId: null,
     tokenPrefix: 'lk',
+    connectionsMax: 1,
   })
   t.match(finding, { about: 'Postgres', state: 'ok' })
 })

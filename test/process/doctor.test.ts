@@ -113,7 +113,7 @@ t.test('each fault of Postgres is found, and comes with advice', async (t) => {
     t.match(await adviceOf(more), /"TLS to Postgres"/)
   const setting = { DATABASE_URL: `${asService.DATABASE_URL}?zero_damaged_pages=on` }
   t.match(await adviceOf(setting), /"zero_damaged_pages", which this role may not set: remove it/)
-  const secretless = { secretId: null, previousSecretId: null, tokenPrefix: 'lk' }
+  const secretless = { secretId: null, previousSecretId: null, tokenPrefix: 'lk', connectionsMax: 1 }
   const found = await examinePostgres({ url: server.url, ssl: {}, ...secretless })
   t.match(
     found.find(({ about }) => about === 'hash secret'),
@@ -136,6 +136,19 @@ t.test('each fault of Postgres is found, and comes with advice', async (t) => {
   await sql`alter role latchkey_service set extra_float_digits = -1`
   t.match(await faultsOf(t, asService), ['Postgres: extra_float_digits is -1'])
   await sql`alter role latchkey_service reset extra_float_digits`
+  await sql`alter role latchkey_service connection limit 12`
+  t.match(await faultsOf(t, asService, 'note'), [
+    'Postgres connections: 12 allowed, and an instance opens up to 13',
+    /^Redis/,
+  ])
+  await sql`alter role latchkey_service connection limit 13`
+  await sql`alter role latchkey_service set idle_session_timeout = '1min'`
+  t.match(await faultsOf(t, asService, 'note'), [
+    'Postgres connections: idle_session_timeout is 1min',
+    /^Redis/,
+  ])
+  await sql`alter role latchkey_service reset idle_session_timeout`
+  t.match(await faultsOf(t, asService, 'note'), [/^Redis/])
   await sql`insert into schema_version (version) values (999)`
   t.match(await faultsOf(t, env, 'note'), [/^schema: version 999, newer/, /^Redis/])
   await sql`delete from schema_version where version = 999`
