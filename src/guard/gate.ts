@@ -103,7 +103,8 @@ export function createGate(options: GateOptions): Gate {
           counter.raise([{ keyId: key.id, version }])
         return done(new Unavailable('Postgres is behind the counter'))
       }
-      // Without a version in the counter, nothing shows that a standby or a former primary has the last one.
+      // Without a version in the counter, nothing shows that a standby or a former primary has the last
+      // change.
       if (found.role !== 'primary' && minVersion === 0)
         return done(new Unavailable('Postgres takes no writes, and may lack changes of the key'))
       confirm(found, version)
