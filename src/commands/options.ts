@@ -68,7 +68,7 @@ export const expiresIn = number(
   0,
 )
 export const noExpiry = option('--no-expires-at', 'remove the expiry')
-export const prefix = option('--prefix <characters>', 'the first characters of a key, as shown')
+export const prefix = option('--prefix <characters>', 'the first characters of a key: all that are shown')
 export const status = oneOf('--status <state>', 'only keys in this state', keyStates)
 export const key = option('--key <apk_…>', 'only entries about this key')
 export const aboutUser = option('--user <usr_…>', 'only entries about this user')
