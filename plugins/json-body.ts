@@ -32,8 +32,7 @@ export default fp<JsonBodyOptions>(
       if (body.length === 0) return request.body ?? emptyBody()
       if (!isUtf8(body))
         return new ApiError('invalid_json', { message: 'The request body is not valid UTF-8.' })
-      if (body.length > valuesMax && hasTooManyValues(body))
-        return new ApiError('invalid_json', { message: `The request body has over ${valuesMax} values.` })
+      if (body.length > valuesMax && hasTooManyValues(body)) return tooManyValues()
       const text = body.toString('utf8')
       let json: unknown
       try {
@@ -83,6 +82,12 @@ function hasTooManyValues(body: Buffer): boolean {
   }
   return false
 }
+
+const tooManyValues = () =>
+  new ApiError('invalid_json', {
+    message: `The request body has over ${valuesMax} values.`,
+    suggestion: 'Send fewer values in a request.',
+  })
 
 const repeatedMember = (param: string) =>
   new ApiError('invalid_json', {

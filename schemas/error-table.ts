@@ -20,7 +20,7 @@ export const errorTable = {
     message: 'The request body is not valid JSON.',
     suggestion: 'Send the JSON object that the operation takes, encoded as UTF-8, such as {"name":"my key"}.',
     about:
-      'The body was empty, was cut short, was not valid UTF-8 (RFC 3629), was not valid JSON (RFC 8259), has an object with the same member twice, which `param` then names, or has over 100,000 values. Nothing was changed.',
+      'The body is empty or cut short, is not valid UTF-8 (RFC 3629) or JSON (RFC 8259), has over 100,000 values, or has an object with the same member twice, which `param` then names. Nothing was changed.',
   },
   missing_parameter: {
     status: 400,
@@ -107,7 +107,7 @@ export const errorTable = {
     type: 'conflict_error',
     message: 'The key is revoked or expired and cannot be changed.',
     suggestion: 'Create a new key with POST /v1/keys.',
-    about: 'Only an active key can be changed; revocation and expiry are final.',
+    about: 'Only an active key can be changed. A revoked or expired key never becomes active again.',
   },
   key_already_rotated: {
     status: 409,

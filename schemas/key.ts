@@ -37,7 +37,7 @@ export const labelRules = {
 }
 export const Name = Type.String({
   ...labelRules,
-  description: 'A label for people, stored as sent.',
+  description: 'A label for people, stored as sent. It must not contain an API key.',
   examples: ['nightly export'],
 })
 

@@ -38,7 +38,7 @@ export interface components {
         /** @description Send a JSON object with at least `name`. */
         CreateUserBody: {
             /**
-             * @description A label for people, stored as sent. Send 1 to 255 characters, not only blanks, without control characters or lone surrogates.
+             * @description A label for people, stored as sent. It must not contain an API key. Send 1 to 255 characters, not only blanks, without control characters or lone surrogates.
              * @example nightly export
              */
             name: string;
@@ -77,7 +77,7 @@ export interface components {
         /** @description Send a JSON object with at least one of `name` and `external_id`. */
         PatchUserBody: {
             /**
-             * @description A label for people, stored as sent. Send 1 to 255 characters, not only blanks, without control characters or lone surrogates.
+             * @description A label for people, stored as sent. It must not contain an API key. Send 1 to 255 characters, not only blanks, without control characters or lone surrogates.
              * @example nightly export
              */
             name?: string;
@@ -102,7 +102,7 @@ export interface components {
              */
             user_id: string;
             /**
-             * @description A label for people, stored as sent. Send 1 to 255 characters, not only blanks, without control characters or lone surrogates.
+             * @description A label for people, stored as sent. It must not contain an API key. Send 1 to 255 characters, not only blanks, without control characters or lone surrogates.
              * @example nightly export
              */
             name: string;
@@ -203,7 +203,7 @@ export interface components {
         /** @description Send a JSON object with at least one of `name`, `rate_limit_rpm` and `expires_at`. */
         PatchKeyBody: {
             /**
-             * @description A label for people, stored as sent. Send 1 to 255 characters, not only blanks, without control characters or lone surrogates.
+             * @description A label for people, stored as sent. It must not contain an API key. Send 1 to 255 characters, not only blanks, without control characters or lone surrogates.
              * @example nightly export
              */
             name?: string;

@@ -29,7 +29,7 @@ export interface components {
         /** @description Send a JSON object with at least `name`. */
         CreateKeyBody: {
             /**
-             * @description A label for people, stored as sent. Send 1 to 255 characters, not only blanks, without control characters or lone surrogates.
+             * @description A label for people, stored as sent. It must not contain an API key. Send 1 to 255 characters, not only blanks, without control characters or lone surrogates.
              * @example nightly export
              */
             name: string;
@@ -120,7 +120,7 @@ export interface components {
         /** @description Send a JSON object with at least one of `name`, `rate_limit_rpm` and `expires_at`. */
         PatchKeyBody: {
             /**
-             * @description A label for people, stored as sent. Send 1 to 255 characters, not only blanks, without control characters or lone surrogates.
+             * @description A label for people, stored as sent. It must not contain an API key. Send 1 to 255 characters, not only blanks, without control characters or lone surrogates.
              * @example nightly export
              */
             name?: string;

@@ -19,8 +19,8 @@ interface UsagePools {
 }
 
 /**
- * An instance that has claimed a minute and stored nothing of it for so long has probably been
- * killed. Counters outlive their minute by at least 60 s, so there is time for another one.
+ * If an instance claims a minute and stores nothing of it for this long, it was probably killed.
+ * Counters outlive their minute by at least 60 s, so there is time for another one.
  */
 const claimS = 15
 /** The greatest `integer`. More in a minute can only have been written by something else. */

@@ -44,5 +44,5 @@ const nothingFound = () =>
   new ApiError('not_found', {
     param: 'query',
     suggestion:
-      'Check the spelling, and that it is of this environment. Of a key, send all of it or all characters of its `key_prefix`.',
+      'Check the spelling, and that it belongs to this environment. To find a key, send the whole key or its complete `key_prefix`.',
   })

@@ -12,7 +12,7 @@ import { showInstances, showServers, showUnknown } from './states.js'
 const retryMs = 3000
 /** Some event comes every second or two. After this time without one, the connection is dead. */
 const silentMaxMs = 15_000
-/** The server ends each stream after 15 minutes. What is back sooner than this was not worth a word. */
+/** The server ends each stream after 15 minutes. A shorter interruption than this is not reported. */
 const briefMs = 1000
 const connection = byId('connection')
 
