@@ -3,6 +3,7 @@ import { gzipSync } from 'node:zlib'
 import type { FastifyRequest } from 'fastify'
 import t, { type Test } from 'tap'
 import jsonBody from '../../plugins/json-body.ts'
+import { shownMember } from '../../plugins/shown-member.ts'
 import { ajv } from '../../plugins/validation.ts'
 import { answersOf, envelopeOf, otherApp, raw } from './other-app.ts'
 
@@ -121,6 +122,16 @@ t.test('a duplicate member is refused by its path, redacted and shortened', asyn
     t.equal(error.param, param)
   }
   t.strictSame(bodies, [])
+})
+
+t.test('of a long name, no more is looked at for secrets than may be shown', async (t) => {
+  const looked: number[] = []
+  const redact = (text: string) => {
+    looked.push(text.length)
+    return text
+  }
+  t.equal(shownMember('x'.repeat(200_000), redact), 'x'.repeat(100))
+  t.strictSame(looked, [4096])
 })
 
 t.test('what is not JSON is refused', async (t) => {
