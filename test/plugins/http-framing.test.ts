@@ -3,6 +3,7 @@
 import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
+import type { Readable } from 'node:stream'
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises'
 import Fastify, { type FastifyInstance } from 'fastify'
 import t, { type Test } from 'tap'
@@ -147,6 +148,85 @@ for (const [kind, request] of [
     await once(client, 'end')
     t.equal(statuses().length, count)
   })
+
+t.test('each request that has waited runs in a turn of its own', async (t) => {
+  const { app } = otherApp(t)
+  const ranIn: number[] = []
+  let turns = 0
+  const count = () => {
+    turns++
+    counting = setImmediate(count)
+  }
+  let counting = setImmediate(count)
+  t.teardown(() => clearImmediate(counting))
+  app.get('/', (_request, reply) => {
+    ranIn.push(turns)
+    reply.send('ok')
+  })
+  const { client, statuses } = await open(t, app)
+  client.end(get.repeat(100))
+  await once(client, 'end')
+  t.equal(statuses().length, 100)
+  t.equal(new Set(ranIn).size, 100)
+})
+
+for (const [what, before] of [
+  ['a request', ''],
+  ['a request that waits', get],
+] as const)
+  t.test(`chunks of ${what} that arrive together are read together`, async (t) => {
+    const { app } = otherApp(t)
+    const pieces: Buffer[] = []
+    app.addContentTypeParser('text/odd', (_request, payload, done) => {
+      payload.on('data', (piece: Buffer) => pieces.push(piece)).on('end', done)
+    })
+    let release = () => {}
+    app.get('/', (_request, reply) => {
+      release = () => reply.send('ok')
+    })
+    app.post('/', async () => 'ok')
+    const { client, connection, statuses } = await open(t, app)
+    const head = 'POST / HTTP/1.1\r\nHost: x\r\nContent-Type: text/odd\r\nTransfer-Encoding: chunked\r\n\r\n'
+    const text = `${before}${head}${'1\r\nx\r\n'.repeat(5000)}`
+    client.write(text)
+    await until('all of it has arrived', () => connection.bytesRead === text.length)
+    await nextTurn()
+    release()
+    client.end('0\r\n\r\n')
+    await once(client, 'end')
+    t.equal(Buffer.concat(pieces).toString(), 'x'.repeat(5000))
+    t.ok(pieces.length < 50, `in ${pieces.length} pieces`)
+    t.strictSame(statuses(), Array(before === '' ? 1 : 2).fill(200))
+  })
+
+t.test('a body of many chunks waits until it is read', async (t) => {
+  const { app } = otherApp(t)
+  let body: Readable | undefined
+  app.addContentTypeParser('text/odd', (_request, payload, done) => {
+    body = payload as Readable
+    payload.on('end', done)
+  })
+  app.post('/', async () => 'ok')
+  const { client, connection } = await open(t, app)
+  client.write('POST / HTTP/1.1\r\nHost: x\r\nContent-Type: text/odd\r\nTransfer-Encoding: chunked\r\n\r\n')
+  const size = 16_000_000
+  client.write(`${(1000).toString(16)}\r\n${'x'.repeat(1000)}\r\n`.repeat(size / 1000))
+  let before = -1
+  await until('no more is read', async () => {
+    const isDone = body !== undefined && connection.bytesRead === before
+    before = connection.bytesRead
+    await pause(50)
+    return isDone
+  })
+  t.ok(connection.bytesRead < size / 2, `${connection.bytesRead} bytes`)
+  let length = 0
+  body!.on('data', (piece: Buffer) => {
+    length += piece.length
+  })
+  client.end('0\r\n\r\n')
+  await once(client, 'end')
+  t.equal(length, size)
+})
 
 t.test('requests that wait on all connections are bounded, but each may have a few', async (t) => {
   const { app } = otherApp(t)
