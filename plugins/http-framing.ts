@@ -213,16 +213,23 @@ function checkFraming({ raw }: FastifyRequest, reply: FastifyReply, done: (error
   }
 }
 
+const nothing = Buffer.alloc(0)
+const joinedMin = 1024
+
 /**
  * Joins the chunks of a body that arrive together. Node makes a Buffer of each, which costs some 400
- * bytes: a body in chunks of one byte would take 400 times its size.
+ * bytes: a body in chunks of one byte would take 400 times its size. Each is copied at once, because
+ * those of many connections may arrive before the first body is read.
  */
 function joinChunks(request: IncomingMessage) {
   if (Object.hasOwn(request, 'push')) return
-  const pieces: Buffer[] = []
+  let joined = nothing
+  let length = 0
   const push = (chunk: Buffer | null) => Readable.prototype.push.call(request, chunk)
   const flush = () => {
-    if (pieces.length > 0) push(Buffer.concat(pieces.splice(0)))
+    if (length > 0) push(joined.subarray(0, length))
+    joined = nothing
+    length = 0
   }
   request.push = (chunk: Buffer | null) => {
     if (chunk === null) {
@@ -230,7 +237,13 @@ function joinChunks(request: IncomingMessage) {
       return push(null)
     }
     // Node hands over the chunks of a read one after the other, with ticks in between.
-    if (pieces.push(chunk) === 1) setImmediate(flush)
+    if (length === 0) setImmediate(flush)
+    if (length + chunk.length > joined.length) {
+      const larger = Buffer.allocUnsafeSlow(Math.max(joinedMin, 2 * joined.length, length + chunk.length))
+      joined.copy(larger, 0, 0, length)
+      joined = larger
+    }
+    length += chunk.copy(joined, length)
     return request.readableLength < request.readableHighWaterMark
   }
 }
