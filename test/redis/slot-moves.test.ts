@@ -2,12 +2,45 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import slotOf from 'cluster-key-slot'
 import t, { type Test } from 'tap'
+import { readWhileMoving } from '../../src/redis/slot-moves.ts'
 import { minuteOf } from '../../src/rules/window.ts'
 import type { KeyCount } from '../../src/stores.ts'
 import { moveSlot } from '../faults/cluster.ts'
 import { until } from '../process/until.ts'
 import { startRedisCluster } from '../services/index.ts'
 import { countAt, idOnNode } from './counters.ts'
+
+/** What a cluster of one node answers to CLUSTER SLOTS, time after time. */
+function reading(views: (Error | string)[]) {
+  const seen = { passes: 0, masters: new Set(['a:1']) }
+  const node = {
+    async cluster() {
+      const view = views.shift()
+      if (view instanceof Error) throw view
+      const [host, port] = view!.split(':')
+      return [[0, 16_383, [host, Number(port)]]]
+    },
+  }
+  const cluster = {
+    nodes: () => [node],
+    refreshSlotsCache(done: () => void) {
+      setImmediate(() => {
+        seen.masters = new Set(['b:2'])
+        done()
+      })
+    },
+  }
+  const isWhole = readWhileMoving({
+    cluster: cluster as never,
+    masters: () => seen.masters,
+    timeoutMs: 60_000,
+    async pass() {
+      seen.passes++
+      return true
+    },
+  })
+  return { isWhole, seen }
+}
 
 /** The third node has no slots. */
 const cluster = await startRedisCluster(t, { masters: 2, empty: 1 })
@@ -103,3 +136,15 @@ if (cluster) {
       if (to !== 2) await move(moved!, 0)
     })
 }
+
+for (const [what, views, whole, passes] of [
+  ['that stay', ['a:1', 'a:1'], true, 1],
+  ['that have moved to a new master', ['a:1', 'b:2', 'b:2'], true, 2],
+  ['of which the node cannot tell before', [new Error('gone'), 'a:1'], false, 1],
+  ['of which the node cannot tell afterwards', ['a:1', new Error('gone')], false, 1],
+  ['of a node that does not know its address', [':1', ':1', ':1', ':1'], false, 3],
+] as const)
+  t.test(`slots ${what} make a pass ${whole ? 'whole' : 'incomplete'}`, async (t) => {
+    const { isWhole, seen } = reading([...views])
+    t.strictSame([await isWhole, seen.passes], [whole, passes])
+  })
