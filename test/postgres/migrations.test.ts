@@ -1,6 +1,7 @@
 // Migrations on real databases: once each, completely or not at all, by any number of instances at
 // once.
 import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import postgres from 'postgres'
 import t, { type Test } from 'tap'
@@ -79,6 +80,16 @@ const untilDisconnected = (sql: Sql) =>
 const insertRefusal = (sql: Sql, row: object) =>
   sql`insert into audit_log ${sql({ id: 'aud_1', request_id: 'req_1', event: 'auth.refused', reason: 'revoked', ...row })}`
 
+t.test('no migration is edited once it is out: a database that has it would be refused', async (t) => {
+  const checksums = JSON.parse(await readFile(new URL('checksums.json', import.meta.url), 'utf8'))
+  const files = await readMigrations()
+  t.strictSame(
+    Object.fromEntries(files.map(({ version, name, md5 }) => [`${version} ${name}`, md5])),
+    checksums,
+    'a new one is added to checksums.json',
+  )
+})
+
 t.test('instances that start together on an empty database migrate it once', async (t) => {
   const { url, sql } = await empty(t)
   const applied = await Promise.all([migrate(url), migrate(url), migrate(url)])
@@ -101,6 +112,13 @@ t.test('instances that start together on an empty database migrate it once', asy
     await sql`insert into schema_version (version, name, md5) values (9999, 'later', 'x')`
     t.strictSame(await migrate(url), [])
     await sql`delete from schema_version where version = 9999`
+  })
+
+  await t.test('a migration that was applied with other comments is accepted', async (t) => {
+    const [{ md5 } = {}] = await sql`select md5 from schema_version where version = 30`
+    await sql`update schema_version set md5 = 'a42bb5f4f750316484125aa82402c8de' where version = 30`
+    t.strictSame(await migrate(url), [])
+    await sql`update schema_version set md5 = ${md5} where version = 30`
   })
 
   await t.test('a migration that was changed after it was applied is refused', async (t) => {
