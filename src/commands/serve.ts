@@ -134,21 +134,33 @@ async function announce({ config, service: { app, stores }, ops, log, say }: Ann
   const addresses = { host, port, ops_host: opsHost, ops_port: opsPort }
   log.info({ version, ...addresses, counter: stores.counter.mode() }, 'listening')
   if (!stores.embedded) return
-  await createFirstKey(config, stores, port)
-  say(`Dashboard: http://localhost:${opsPort}/`)
+  await createFirstKey(config, stores, `http://${shownHost(host)}:${port}`)
+  say(`Dashboard: http://${shownHost(opsHost)}:${opsPort}/`)
 }
+
+/** As people write it; an address that only others reach is not called localhost. */
+function shownHost(host: string): string {
+  if (/^(localhost|127\.0\.0\.1|0\.0\.0\.0|::1?)$/.test(host)) return 'localhost'
+  return host.includes(':') ? `[${host}]` : host
+}
+
+const firstUser = 'first user'
 
 /**
  * On an empty embedded database: creates a first user and key, and prints the key once, so there is
- * something to call with.
+ * something to call with. If the start was ended between the two, the next one goes on.
  */
-async function createFirstKey(config: Config, { users, keys, mintKey }: Stores, port: number) {
-  if ((await patiently(() => users.list({ limit: 1 })))!.length > 0) return
-  const userId = await patiently(async () => {
-    const id = newId('usr_')
-    await users.create({ id, name: 'first user' }, actor())
-    return id
-  })
+async function createFirstKey(config: Config, { users, keys, mintKey }: Stores, url: string) {
+  const [user, another] = (await patiently(() => users.list({ limit: 2 })))!
+  if (another !== undefined || (user && user.name !== firstUser)) return
+  if (user && (await patiently(() => keys.list(user.id, { limit: 1 })))!.length > 0) return
+  const userId =
+    user?.id ??
+    (await patiently(async () => {
+      const id = newId('usr_')
+      await users.create({ id, name: firstUser }, actor())
+      return id
+    }))
   const { token, key } = await patiently(async () => {
     const rateLimitRpm = config.defaultRateLimitRpm
     const minted = mintKey({ userId, name: 'first key', rateLimitRpm, expiresAt: null })
@@ -163,7 +175,7 @@ async function createFirstKey(config: Config, { users, keys, mintKey }: Stores, 
     '',
     'Try it:',
     '',
-    `  curl -i http://localhost:${port}/v1/keys -H 'Authorization: Bearer ${token}'`,
+    `  curl -i ${url}/v1/keys -H 'Authorization: Bearer ${token}'`,
     '',
   ]
   print({ json: null, lines, newKeyId: key.id }, {})
