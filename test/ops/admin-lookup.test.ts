@@ -208,7 +208,7 @@ t.test('what is nothing here is the 404, and what cannot be anything is refused 
     'x'.repeat(256),
   ])
     expectError(t, await lookUp(query), 'not_found', 'query')
-  t.match((await lookUp(key)).body.error.suggestion, 'of this environment')
+  t.match((await lookUp(key)).body.error.suggestion, 'belongs to this environment')
   for (const bad of [
     '',
     ' ',

@@ -36,7 +36,7 @@ t.test('now is the clock that is furthest behind: the minute of every server has
 t.test('where a server does not count, what is known here counts, even if it answers', async (t) => {
   const lastCounts = createMinuteCounts()
   lastCounts.add('apk_a', 5, 3)
-  const shard = { server: silent, nowMs: () => 300_000 } as Shard
+  const shard = { server: silent, nowMs: () => 300_000, doubt() {} } as Shard
   const counters = readCounters({
     client: { mget: async () => ['7'] } as never,
     servers: { connection: () => ({ time: async () => ['100', '0'] }) } as unknown as Servers,
