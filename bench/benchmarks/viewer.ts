@@ -13,6 +13,7 @@ import { cpuRatio, ratio } from '../ratios.ts'
 import { shown } from '../report/columns.ts'
 import type { Rig } from '../rig.ts'
 import { inRounds, type Result } from '../rounds.ts'
+import { endsWithUs } from '../servers/stop-process.ts'
 import { howMany } from './compare.ts'
 
 const keys = 1000
@@ -139,8 +140,7 @@ export async function fillCounters(
 const program = `
   require('node:http').get(process.argv[1], (events) => {
     events.once('data', () => process.send('watching')).resume()
-  })
-  process.once('disconnect', () => process.exit())`
+  })`
 
 /**
  * Resolves to a function that leaves, once events arrive. The viewer is a process of its own: reading
@@ -149,6 +149,7 @@ const program = `
 async function watch(opsUrl: string): Promise<() => void> {
   const args = ['--eval', program, `${opsUrl}/admin/events`]
   const viewer = spawn(process.execPath, args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
+  endsWithUs(viewer)
   const ended = once(viewer, 'exit').then(() => {
     throw new Error('the viewer of the dashboard has ended')
   })
