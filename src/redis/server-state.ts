@@ -3,7 +3,7 @@
  * more is sent to it until it answers a probe.
  */
 import type { Outage } from '../stores.ts'
-import { isAnswer, outageOf } from './outage.ts'
+import { isAnswer, isVague, outageOf } from './outage.ts'
 import { withTimeout } from './with-timeout.ts'
 
 export interface ServerStateOptions {
@@ -103,10 +103,10 @@ export function createServerState(options: ServerStateOptions): ServerState {
   /** Reports the start of an outage, and each further cause that lasts once. */
   function report(error: Error) {
     // Without a connection, the call's own error does not say why.
-    const latest = outageOf(fault() ?? error)
-    const { cause } = latest
+    const latest = fault() ?? error
+    const { cause } = outageOf(latest)
     // Nor does the end of a connection that we have replaced ourselves.
-    if (state.outage === null || cause !== 'disconnected') state.outage = latest
+    if (state.outage === null || !isVague(latest)) state.outage = outageOf(latest)
     if (reported.size > 0 && (reported.has(cause) || !lasting.includes(cause))) return
     reported.add(cause)
     onOutage(state.outage)
