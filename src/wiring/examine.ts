@@ -28,20 +28,13 @@ const inMemory = ({ databaseUrl }: Config): Finding => {
 const connectionsMax = Object.values(poolBounds).reduce((sum, { max }) => sum + max, 0)
 
 async function examineDatabase(config: Config): Promise<Finding[]> {
-  const { databaseUrl, pgSsl, dataDir, tokenPrefix } = config
-  if (databaseUrl !== null)
-    return examinePostgres({
-      url: databaseUrl,
-      ssl: pgSsl,
-      tokenPrefix,
-      connectionsMax,
-      ...secretIdsOf(config),
-    })
+  const { databaseUrl, pgSsl, dataDir } = config
+  if (databaseUrl !== null) return examinePostgres({ url: databaseUrl, ssl: pgSsl, ...wantedBy(config) })
   try {
-    const secretIds = secretIdsOf(config)
+    const wanted = wantedBy(config)
     const embedded = await openEmbeddedPostgres({ dataDir, role: 'command', mustExist: true })
     try {
-      return await examinePostgres({ url: embedded.url, ssl: {}, tokenPrefix, connectionsMax, ...secretIds })
+      return await examinePostgres({ url: embedded.url, ssl: {}, ...wanted })
     } finally {
       await embedded.stop()
     }
@@ -51,8 +44,10 @@ async function examineDatabase(config: Config): Promise<Finding[]> {
   }
 }
 
-function secretIdsOf({ hashSecret, hashSecretPrevious, dataDir }: Config) {
+/** What the database is to fit. */
+function wantedBy({ hashSecret, hashSecretPrevious, tokenPrefix, dataDir }: Config) {
   const secret = hashSecret ?? readSecret(join(dataDir, 'hash-secret'))
   const hasher = secret === null ? null : keyHasher(secret, hashSecretPrevious)
-  return { secretId: hasher?.secretId ?? null, previousSecretId: hasher?.previousSecretId ?? null }
+  const secretIds = { secretId: hasher?.secretId ?? null, previousSecretId: hasher?.previousSecretId ?? null }
+  return { ...secretIds, tokenPrefix, connectionsMax }
 }
