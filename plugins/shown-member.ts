@@ -4,8 +4,9 @@ const lengthMax = 100
 /** Looking for secrets takes 0.3 µs for each character, and a body may have millions. */
 const redactedMax = 4096
 
-/** Without secrets, bounded, and without halves of surrogate pairs, which strict parsers refuse. */
+/** Replaces halves of surrogate pairs, which strict parsers of JSON and Postgres refuse. */
+export const wellFormed = (text: string): string => text.replace(/\p{Surrogate}/gu, '\ufffd')
+
+/** Without secrets, bounded and well-formed. */
 export const shownMember = (name: string, redact: (text: string) => string): string =>
-  redact(name.slice(0, redactedMax))
-    .slice(0, lengthMax)
-    .replace(/\p{Surrogate}/gu, '\ufffd')
+  wellFormed(redact(name.slice(0, redactedMax)).slice(0, lengthMax))

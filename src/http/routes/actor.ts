@@ -4,6 +4,7 @@
  */
 import { isIP } from 'node:net'
 import type { FastifyRequest } from 'fastify'
+import { wellFormed } from '../../../plugins/shown-member.ts'
 import type { TokenFormat } from '../../rules/token.ts'
 import type { Actor, RefusalRecord } from '../../stores.ts'
 
@@ -41,10 +42,7 @@ export const withoutPort = (address: string) =>
  * application may pass on text that it has decoded, and the end of a bounded text may halve a pair.
  */
 const storable = (text: string, format: Redacting, max: number) =>
-  format
-    .redact(text.replaceAll('\0', ''))
-    .slice(0, max)
-    .replace(/\p{Surrogate}/gu, '\ufffd')
+  wellFormed(format.redact(text.replaceAll('\0', '')).slice(0, max))
 const storablePath = (target: string, format: Redacting) =>
   storable(target.split('?', 1)[0]!, format, pathMax)
 
