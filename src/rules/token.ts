@@ -47,7 +47,6 @@ const checksumLength = 6
 const shownLength = 10
 /** Also what proxies have encoded again (`%255f`). */
 const encoded = /%(?:25)*([0-9A-Fa-f]{2})/g
-const decoded = (_: string, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))
 
 const restLetters = `[0-9A-Za-z]{${randomLength + checksumLength}}`
 /**
@@ -67,7 +66,7 @@ function withPlainLetters(text: string): string {
   let plain = text
   for (let i = 0; i < passes; i++)
     plain = plain.replaceAll(encoded, (code, hex) => {
-      const character = decoded(code, hex)
+      const character = String.fromCharCode(Number.parseInt(hex, 16))
       return /\w/.test(character) ? character : code
     })
   return plain
@@ -114,7 +113,7 @@ export function tokenFormat(prefix: string, secrets: readonly string[] = []): To
     return firstPlain(plain) === null ? redacted : redactPlain(plain)
   }
 
-  const firstIn = (text: string) => firstPlain(text) ?? firstPlain(text.replaceAll(encoded, decoded))
+  const firstIn = (text: string) => firstPlain(text) ?? firstPlain(withPlainLetters(text))
 
   return {
     prefix,
