@@ -77,11 +77,15 @@ for (const name of ['nginx', 'haproxy', 'caddy'] as const) {
   if (gateway !== null) gateways.push({ name, ...gateway })
 }
 const bearer = (token: string) => `Authorization: Bearer ${token}`
-/** What a service may take for a hyphen, of all that may be in a name (RFC 9110, 5.6.2). */
-const hyphens = [..."-!#$%&'*+.^_`|~"]
+/** How a service may read a hyphen: CGI, WSGI and PHP take an underscore, PHP a dot too. */
+const hyphens = ['-', '_', '.']
+/** lighttpd takes any other character that may be in a name (RFC 9110, 5.6.2). */
+const odd = [..."!#$%&'*+^`|~"]
 const forged = [
-  ...hyphens.flatMap((hyphen) => [`X${hyphen}Key-Id: apk_forged`, `X${hyphen}Key${hyphen}Id: apk_forged`]),
-  ...hyphens.flatMap((hyphen) => [`X${hyphen}User-Id: usr_forged`, `X-User${hyphen}Id: usr_forged`]),
+  ...hyphens.flatMap((a) => hyphens.map((b) => `X${a}Key${b}Id: apk_forged`)),
+  ...hyphens.flatMap((a) => hyphens.map((b) => `X${a}User${b}Id: usr_forged`)),
+  ...odd.flatMap((c) => [`X${c}Key-Id: apk_forged`, `X${c}Key${c}Id: apk_forged`]),
+  ...odd.flatMap((c) => [`X${c}User-Id: usr_forged`, `X-User${c}Id: usr_forged`]),
   'X-Accel-Redirect: @admitted',
   // Names headers that end at the next hop (RFC 9110, 7.6.1).
   'Connection: X-Key-Id, X-User-Id, User-Agent',
