@@ -57,7 +57,15 @@ export function decide(
   if (!shared) return ageMs < trust.degradedCacheTtlMs ? 'admit' : 'read_first'
   // A busy key is read again after half its time, so that no request waits for Postgres.
   if (ageMs < trust.cacheTtlMs) return ageMs > trust.cacheTtlMs / 2 ? 'refresh_ahead' : 'admit'
-  const { fromMs, untilMs } = trust.oldCopies
-  if (ageMs >= trust.outageTtlMs || key.readAtMs < fromMs || monoMs >= untilMs) return 'read_first'
+  if (!mayGoOn(key, monoMs, trust)) return 'read_first'
   return monoMs < trust.postgresDownUntilMs ? 'refresh_ahead' : 'read_or_go_on'
+}
+
+/** Whether a copy that has to be read again may be used if that fails. */
+export function mayGoOn(
+  { readAtMs }: Pick<CachedKey, 'readAtMs'>,
+  monoMs: number,
+  { outageTtlMs, oldCopies }: Trust,
+): boolean {
+  return monoMs - readAtMs < outageTtlMs && readAtMs >= oldCopies.fromMs && monoMs < oldCopies.untilMs
 }

@@ -11,7 +11,7 @@ import type { Counted, RateLimitOptions } from '../../plugins/rate-limit.ts'
 import type { KeyHasher } from '../rules/key-hasher.ts'
 import { resetAtSOf } from '../rules/window.ts'
 import { type Counter, type CountReply, type Lease, Unavailable } from '../stores.ts'
-import { decide, minVersionOf, type Trust } from './decide.ts'
+import { decide, mayGoOn, minVersionOf, type Trust } from './decide.ts'
 import type { CachedKey } from './key-cache.ts'
 import { createKeyReader, type Found, type KeyReaderOptions } from './key-reader.ts'
 
@@ -81,6 +81,18 @@ export function createGate(options: GateOptions): Gate {
     onShed: () => onShed?.('lookups'),
   })
 
+  /**
+   * While look-ups fail, a request whose copy is too old to go on with would be counted and then get a
+   * 503: a client that repeats it would use up its limit.
+   */
+  function isOfNoUse(key: CachedKey): boolean {
+    if (trust.postgresDownUntilMs === 0) return false
+    const nowMs = performance.now()
+    if (key.readAtMs < unchanged.latest.asOfMs) unchanged.renew(key)
+    const isDown = nowMs < trust.postgresDownUntilMs
+    return isDown && nowMs - key.readAtMs >= cacheTtlMs && !mayGoOn(key, nowMs, trust)
+  }
+
   function admit(key: CachedKey, count: number, nowMs: number): Counted<CachedKey> {
     const nowS = Math.floor(nowMs / 1000)
     const cached = cachedOf(key)
@@ -139,7 +151,7 @@ export function createGate(options: GateOptions): Gate {
     verify(token, done) {
       const cacheName = cache.nameOf(token)
       const cached = cache.get(cacheName)
-      if (cached !== undefined) {
+      if (cached !== undefined && !isOfNoUse(cached)) {
         gate.cacheHits++
         return done(null, { ok: true, caller: cached })
       }

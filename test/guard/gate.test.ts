@@ -412,6 +412,30 @@ t.test('while Postgres is down a confirmed copy is used for 60 s after its readi
   await t.rejects(hit(key), unavailable)
 })
 
+t.test('while Postgres is down, no request is counted whose copy is too old to go on with', async (t) => {
+  const clock = setClock(t)
+  const { cached, hit, verify, counter, postgres } = gated({ outageTtlMs: 10_000 })
+  const key = await cached()
+  clock.advance(4999)
+  postgres.before = down
+  await t.rejects(verify('lk_unknown'), unavailable)
+  t.equal(await verify(), key, 'this copy is not old')
+  clock.advance(1)
+  t.equal(await verify(), key, 'and this one may be used')
+  clock.advance(5000)
+  t.equal(await verify(), key, 'whether Postgres is down is not known')
+  const { count } = counter
+  await t.rejects(hit(key), unavailable)
+  t.equal(counter.count, count + 1)
+  await t.rejects(verify(), unavailable)
+  clock.advance(1999)
+  await t.rejects(verify(), unavailable)
+  postgres.before = async () => {}
+  const readAtMs = performance.now()
+  t.match(await verify(), { ownReadOf: { readAtMs } }, 'it has been read for this request')
+  t.match(await verify(), { ownReadOf: null, readAtMs }, 'and for the next ones')
+})
+
 t.test('for 2 s after a failed look-up, requests with an old copy do not wait for another', async (t) => {
   const clock = setClock(t)
   const { cached, hit, postgres } = gated()

@@ -20,8 +20,8 @@ const decide = of(
   ],
   ['a copy is trusted that no counter confirms', 'trust.degradedCacheTtlMs', 'trust.cacheTtlMs'],
   ['a confirmed copy never grows old', 'ageMs < trust.cacheTtlMs)\n', 'true)\n'],
-  ['an old copy is used despite a fence', 'key.readAtMs < fromMs', 'false'],
-  ['an old copy is used without a report', 'monoMs >= untilMs', 'false'],
+  ['an old copy is used despite a fence', 'readAtMs >= oldCopies.fromMs', 'true'],
+  ['an old copy is used without a report', 'monoMs < oldCopies.untilMs', 'true'],
   [
     'no copy is used while Postgres is down',
     "'refresh_ahead' : 'read_or_go_on'",
