@@ -63,6 +63,8 @@ const lasting: Outage['cause'][] = [
   'certificate',
   'tls',
   'unknown_host',
+  'read_only',
+  'out_of_memory',
   'cluster_down',
   'other',
 ]

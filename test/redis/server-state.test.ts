@@ -122,15 +122,17 @@ for (const [silence, error] of [
     t.strictSame(seen.reconnectsMs, [1200, 2400])
   })
 
-t.test('a cause stays while the connection is replaced', async (t) => {
+t.test('a cause that lasts is reported once, and stays while the connection is replaced', async (t) => {
   const { state, seen, until } = open(t)
-  state.failed(gone)
-  seen.probe = () => Promise.reject(replyError("READONLY You can't write against a read only replica."))
+  state.failed(refused)
+  const readOnly = "READONLY You can't write against a read only replica."
+  seen.probe = () => Promise.reject(replyError(readOnly))
   await until(200)
   t.match(state.outage, { cause: 'read_only' })
   seen.fault = new Error('not connected')
   await until(400)
   t.match(state.outage, { cause: 'read_only' })
+  t.strictSame(seen.outages, ['refused', readOnly])
   seen.fault = refused
   await until(600)
   t.match(state.outage, { cause: 'refused' })
