@@ -48,15 +48,11 @@ const shownLength = 10
 /** Also what proxies have encoded again (`%255f`). */
 const encoded = /%(?:25)*([0-9A-Fa-f]{2})/g
 
-const restLetters = `[0-9A-Za-z]{${randomLength + checksumLength}}`
-/**
- * A token may follow an encoded character (`key%3D`). What stands before it is looked at last, so that
- * a long text takes no longer for it.
- */
-const withoutPrefix = new RegExp(
-  `${restLetters}(?![0-9A-Za-z])(?<=(?:^|[^0-9A-Za-z]|${encoded.source})${restLetters})`,
-  'g',
-)
+const restLength = randomLength + checksumLength
+/** Whole runs only: one that began at each of a million letters would take seconds. */
+const longRun = new RegExp(`(?<![0-9A-Za-z])[0-9A-Za-z]{${restLength},}`, 'g')
+/** What follows the `%` of an encoded character. */
+const encodedStart = /^(?:25)*[0-9A-Fa-f]{2}$/
 
 /** In a text made for it, each pass may uncover just one more. */
 const passes = 3
@@ -91,20 +87,33 @@ export function tokenFormat(prefix: string, secrets: readonly string[] = []): To
 
   const isRest = (text: string) => isWellFormed(start + text)
 
+  /** The end of a run, if it is a token without its prefix. That may follow an encoded character (`key%3D`). */
+  function restIn(run: string, at: number, text: string): string | null {
+    const before = run.slice(0, -restLength)
+    if (before !== '' && !(text[at - 1] === '%' && encodedStart.test(before))) return null
+    const rest = run.slice(-restLength)
+    return isRest(rest) ? rest : null
+  }
+
   function firstPlain(text: string): string | null {
     for (let at = text.indexOf(start); at >= 0; at = text.indexOf(start, at + 1)) {
       const token = text.slice(at, at + length)
       if (isWellFormed(token)) return token
     }
-    const rest = text.match(withoutPrefix)?.find(isRest)
-    return rest === undefined ? null : start + rest
+    for (const { 0: run, index } of text.matchAll(longRun)) {
+      const rest = restIn(run, index, text)
+      if (rest !== null) return start + rest
+    }
+    return null
   }
 
   const redactPlain = (text: string) =>
     others
       .reduce((rest, secret) => rest.replaceAll(secret, '[redacted]'), text)
       .replaceAll(anyPart, `${start}[redacted]`)
-      .replaceAll(withoutPrefix, (rest) => (isRest(rest) ? '[redacted]' : rest))
+      .replaceAll(longRun, (run: string, at: number, whole: string) =>
+        restIn(run, at, whole) === null ? run : `${run.slice(0, -restLength)}[redacted]`,
+      )
 
   /** What is found only once it is decoded is stored decoded. */
   function redact(text: string): string {

@@ -160,11 +160,14 @@ t.test('a token without its prefix is redacted behind and with percent-encoded c
 
 t.test('a long text takes no longer per character', async (t) => {
   // Each pass of decoding makes one more character; all characters before one may belong to an escape.
-  for (const text of [`${'%'.repeat(20_000)}${'3'.repeat(20_000)}61`, '25'.repeat(30_000)]) {
-    const startMs = performance.now()
-    lk.redact(text + token.slice(3))
-    const tookMs = performance.now() - startMs
-    t.ok(tookMs < 500, `${tookMs} ms`)
+  const escapes = [`${'%'.repeat(20_000)}${'3'.repeat(20_000)}61`, '25'.repeat(30_000)]
+  for (const text of [...escapes, 'a'.repeat(2_000_000), `${'a'.repeat(37)}-`.repeat(60_000)]) {
+    const took = Array.from({ length: 3 }, () => {
+      const startMs = performance.now()
+      lk.redact(text + token.slice(3))
+      return performance.now() - startMs
+    })
+    t.ok(Math.min(...took) < 500, `${took} ms`)
   }
 })
 
