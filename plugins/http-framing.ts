@@ -227,7 +227,9 @@ function joinChunks(request: IncomingMessage) {
   let length = 0
   const push = (chunk: Buffer | null) => Readable.prototype.push.call(request, chunk)
   const flush = () => {
-    if (length > 0) push(joined.subarray(0, length))
+    const all = joined.subarray(0, length)
+    // A client may send a byte at a time, so keep no kilobyte for each.
+    if (length > 0) push(2 * length < joined.length ? Buffer.from(all) : all)
     joined = nothing
     length = 0
   }
@@ -244,7 +246,7 @@ function joinChunks(request: IncomingMessage) {
       joined = larger
     }
     length += chunk.copy(joined, length)
-    return request.readableLength < request.readableHighWaterMark
+    return request.readableLength + length < request.readableHighWaterMark
   }
 }
 
