@@ -36,27 +36,27 @@ interface State {
   unreadSinceMs: number | null
 }
 
-/**
- * A turn of the event loop this short did so little that no connection can have waited long to be
- * accepted.
- */
-const quietTurnMs = 0.3
-/** Give up waiting for a quiet turn after this: on a busy machine there may be none. */
-const quietTurnMaxMs = 300
+/** Give up waiting for a turn without a new connection after this: in a flood there may be none. */
+const acceptMaxMs = 2000
 
 /**
  * Resolves just after the listener has accepted all waiting connections. When a listener closes,
  * the kernel resets those still waiting, and a proxy that has sent a PATCH on one must not send it
- * again (RFC 9110, 9.2.2).
+ * again (RFC 9110, 9.2.2). A turn of the event loop accepts one (libuv 1.45 and later), so a turn
+ * without a new one shows that none is waiting.
  */
-async function justAccepted() {
-  const untilMs = performance.now() + quietTurnMaxMs
-  // Two in a row: connections may not have been accepted before the first one.
+async function justAccepted(server: Server) {
+  let accepted = 0
+  const count = () => accepted++
+  server.on('connection', count)
+  const untilMs = performance.now() + acceptMaxMs
+  // Two in a row: the first may end before the event loop has looked.
   for (let quiet = 0; quiet < 2 && performance.now() < untilMs; ) {
-    const startMs = performance.now()
+    const before = accepted
     await new Promise(setImmediate)
-    quiet = performance.now() - startMs < quietTurnMs ? quiet + 1 : 0
+    quiet = accepted === before ? quiet + 1 : 0
   }
+  server.off('connection', count)
 }
 
 /** `responseDue`: the last response still due on a connection. */
@@ -108,7 +108,7 @@ export function createDrain(
       })
     },
     async finish(cutOff) {
-      await justAccepted()
+      await justAccepted(server)
       const startMs = performance.now()
       const check = () => endSome(startMs, cutOff?.aborted)
       const checking = setInterval(check, checkEveryMs)
