@@ -187,6 +187,18 @@ t.test('the last minute is scanned once when it is over, and not again', async (
   t.match(await read('current'), { minute: 101, complete: true, scanned: 0, keys: [] })
 })
 
+t.test('a new scan of a minute has read nothing at first', async (t) => {
+  const { read, scans, hold, setMinute } = openBoard()
+  t.match(await read('current'), { minute: 100, scanned: 2 })
+  hold()
+  setMinute(101)
+  const last = read('last')
+  while (scans.length < 2) await nextTurn()
+  clock.tick(500)
+  t.match(await last, { minute: 100, complete: false, scanned: 0 })
+  scans[1]!.goOn()
+})
+
 t.test('a scan of the last minute that broke off is made again', async (t) => {
   const { read, scans, hold, setMinute } = openBoard()
   hold()

@@ -61,6 +61,19 @@ t.test('the entries of a request are found in their order', async (t) => {
   )
 })
 
+t.test('the entries of a request are in the order of their times, not of their ids', async (t) => {
+  const requestId = newId('req_')
+  for (const reason of ['revoked', 'expired'] as const)
+    await audit.recordRefusals([refusal({ requestId, reason })])
+  await sql`
+    update audit_log set occurred_at = occurred_at - interval '2 seconds'
+    where request_id = ${requestId} and reason = 'expired'`
+  t.strictSame(
+    (await audit.find(requestId)).map(({ reason }) => reason),
+    ['expired', 'revoked'],
+  )
+})
+
 t.test('every refusal of batches written at once is committed when they are answered', async (t) => {
   const batches = [0, 1, 2].map(() => Array.from({ length: 1000 }, () => refusal({ path: '/batch' })))
   await Promise.all(batches.map((batch) => audit.recordRefusals(batch)))
@@ -182,6 +195,17 @@ t.test('refusals are counted from a moment on, and before another one', async (t
     (await audit.countRefusals('reason', { since, until, limit: 9 })).length
   const { at } = moved!
   t.strictSame([await counted(at, at + 1), await counted(at - 1, at)], [1, 0])
+})
+
+t.test('refusals of operators are counted too', async (t) => {
+  const { details: _, keyId: _key, userId: _user, ...one } = refusal()
+  await audit.recordOperatorRefusal({ ...one, reason: 'wrong_token' })
+  const [moved] = await sql`
+    update audit_log set occurred_at = date_trunc('day', now()) + interval '3 days' where request_id = ${one.requestId}
+    returning extract(epoch from occurred_at)::float8 as at`
+  const { at } = moved!
+  const counts = await audit.countRefusals('reason', { since: at, until: at + 1, limit: 9 })
+  t.strictSame(counts, [{ value: 'wrong_token', refusals: 1 }])
 })
 
 t.test('reading the log takes no connection from what records refusals', async (t) => {

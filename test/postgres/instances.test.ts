@@ -55,6 +55,16 @@ t.test('the list has what each instance reported last, and when it started', asy
   t.ok(silentS >= 0 && silentS < 60)
 })
 
+t.test('an instance whose last report seems to lie ahead is silent for 0 s', async (t) => {
+  await report({ ...instance, id: 'ins_ahead' } as never, { fence: 0, since: null })
+  await sql`update instances set seen_at = clock_timestamp() + interval '1 hour' where id = 'ins_ahead'`
+  t.match(
+    (await list()).find(({ id }) => id === 'ins_ahead'),
+    { silentS: 0 },
+  )
+  await remove('ins_ahead')
+})
+
 t.test('an instance is forgotten an hour after its last report', async (t) => {
   for (const [id, minutes] of [
     ['ins_59', 59],
