@@ -161,12 +161,14 @@ async function createFirstKey(config: Config, { users, keys, mintKey }: Stores, 
       await users.create({ id, name: firstUser }, actor())
       return id
     }))
-  const { token, key } = await patiently(async () => {
+  const { token, key, ok } = await patiently(async () => {
     const rateLimitRpm = config.defaultRateLimitRpm
     const minted = mintKey({ userId, name: 'first key', rateLimitRpm, expiresAt: null })
-    await keys.create(minted.key, actor())
-    return minted
+    const { ok } = await keys.create(minted.key, actor())
+    return { ...minted, ok }
   })
+  // The user has been deleted.
+  if (!ok) return
   const lines = [
     '',
     `Your first API key, shown only this once (it belongs to ${userId}):`,

@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process'
 import { readFile, stat, unlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { openDatabase } from '../services/index.ts'
 import { commandLine, processTree, send, waitUntilGone } from '../services/processes.ts'
 import { ask } from './ask.ts'
@@ -138,13 +138,17 @@ t.test('a second signal ends the service at once, and its Postgres by itself', a
   t.ok(await waitUntilGone([postmaster!], 30_000), 'nobody has to end it')
 })
 
+async function openEmbedded(t: Test) {
+  const [, , , port] = (await readFile(join(env.DATA_DIR, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')
+  const password = await readFile(join(env.DATA_DIR, 'postgres-password'), 'utf8')
+  return openDatabase(t, `postgres://latchkey:${password.trim()}@127.0.0.1:${port}/latchkey`, 2)
+}
+
 t.test('a Postgres that is slow at first delays the first key', async (t) => {
   const former = await serveLatchkey(t, env)
   former.kill('SIGKILL')
   await former.ended
-  const [, , , port] = (await readFile(join(env.DATA_DIR, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')
-  const password = await readFile(join(env.DATA_DIR, 'postgres-password'), 'utf8')
-  const sql = openDatabase(t, `postgres://latchkey:${password.trim()}@127.0.0.1:${port}/latchkey`, 2)
+  const sql = await openEmbedded(t)
   await sql`truncate users cascade`
   const service = await sql.begin(async (held) => {
     await held`lock table users in share row exclusive mode`
@@ -174,6 +178,17 @@ t.test('if a first start has ended before its key was made, the next one makes i
     /^Dashboard: (.*)\/$/m.exec(service.stdout),
   )
   t.equal(dashboard, named(service.opsUrl))
+  const sql = await openEmbedded(t)
+  await sql`delete from api_keys`
+  await sql`update users set deleted_at = now()`
+  service.kill('SIGTERM')
+  t.equal((await service.ended).code, 0)
+})
+
+t.test('a first user who has been deleted gets no key', async (t) => {
+  const service = await serveLatchkey(t, env)
+  await until('the dashboard is shown', () => service.stdout.includes('Dashboard:'))
+  t.notMatch(service.stdout, /lk_/)
   service.kill('SIGTERM')
   t.equal((await service.ended).code, 0)
 })
