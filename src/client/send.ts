@@ -80,12 +80,12 @@ export function createSend(token: string, options: ClientOptions): Send {
           return (await once(call)) as T
         } catch (error) {
           if (!(error instanceof LatchkeyError)) throw error
-          // Of a change that may have been made, the refusal is no proof that it was not: the key may have
-          // revoked itself, or be expired by now.
-          if (uncertain && call.method !== 'GET' && isRefusal(error)) throw uncertain
-          if (error.status !== 429) uncertain = error
           const waitMs = attempt < retries ? waitAfter(error, call, attempt) : null
-          if (waitMs === null) throw error
+          // Of a change that may have been made, a refusal is no proof that it was not: the key may have
+          // revoked itself, or be expired by now.
+          const isChange = call.method !== 'GET'
+          if (waitMs === null) throw uncertain && isChange && isRefusal(error) ? uncertain : error
+          if (error.status !== 429) uncertain = error
           await sleep(waitMs, call.signal)
         }
       }
@@ -137,8 +137,7 @@ export function createSend(token: string, options: ClientOptions): Send {
   }
 }
 
-/** Of this request, and not because there are too many. */
-const isRefusal = ({ status }: LatchkeyError) => status >= 400 && status < 500 && status !== 429
+const isRefusal = ({ status }: LatchkeyError) => status >= 400 && status < 500
 
 /** Paths are appended to it. The errors do not show it: it may hold a password. */
 function baseOf(baseUrl: string): string {

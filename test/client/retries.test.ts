@@ -137,7 +137,7 @@ t.test(
       ['update', [unavailable, unauthorized], 'service_unavailable'],
       ['update', [unavailable, past], 'service_unavailable'],
       ['update', [unavailable, limited('1'), past], 'service_unavailable'],
-      ['update', [unavailable, limited('61')], 'rate_limit_exceeded'],
+      ['update', [unavailable, limited('61')], 'service_unavailable'],
       ['update', [past], 'invalid_parameter'],
       ['get', [unavailable, unauthorized], 'unauthorized'],
     ] as const) {
