@@ -158,6 +158,8 @@ t.test('an invalid value is refused and named', async (t) => {
         name,
       ]),
     ),
+    ['since=6&until=5', 'invalid_parameter', 'since'],
+    ['since=5&until=5', 'invalid_parameter', 'since'],
     ['limit=0', 'invalid_parameter', 'limit'],
     ['limit=101', 'invalid_parameter', 'limit'],
     ['actor=operator:ada', 'unknown_parameter', 'actor'],

@@ -1,5 +1,6 @@
 /** The audit log, for operators: newest first, narrowed by what they know. */
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { ApiError } from '../../../plugins/api-error.ts'
 import { AuditList, ListAuditQuery } from '../../../schemas/audit.ts'
 import { auditEvents } from '../../../schemas/bounds.ts'
 import { limitOf, pageOf } from '../../http/routes/lists.ts'
@@ -46,6 +47,13 @@ export const auditRoutes: FastifyPluginAsyncTypebox<AuditRoutesOptions> = async 
         limit: limit + 1,
         after,
       }
+      // No entries would look as if nothing had happened.
+      if (filter.since !== undefined && filter.until !== undefined && filter.since >= filter.until)
+        throw new ApiError('invalid_parameter', {
+          param: 'since',
+          message: '`since` must be before `until`.',
+          suggestion: 'Send an earlier `since`, or a later `until`.',
+        })
       // No request id contains a key, and such a text must not be in a statement.
       if (request_id !== undefined && tokenFormat.isIn(request_id)) return pageOf([], limit, cursorOf)
       const lane = laneOf(request)
