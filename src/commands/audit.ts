@@ -136,11 +136,13 @@ const stats = command<Pick<Filter, 'since' | 'until'> & { limit: number }>('stat
   async run({ config, options: { limit, ...options } }) {
     const { since, until, reasons, keys, addresses } = await withReaders(config, async ({ audit }) => {
       const hourBefore: Time = (nowS) => (options.until?.(nowS) ?? nowS) - statsSpanS
-      const asked = await spanOf(audit, { since: hourBefore, ...options })
+      const now: Time = (nowS) => nowS
+      // Refusals that arrive meanwhile must not be in one of the counts only.
+      const asked = await spanOf(audit, { since: hourBefore, until: now, ...options })
       const since = Math.floor(asked.since!)
-      const until = asked.until && Math.floor(asked.until)
+      const until = options.until && Math.floor(asked.until!)
       checkSpan({ since, until })
-      const span = { since, until, limit }
+      const span = { since, until: until ?? asked.until, limit }
       return {
         since,
         until,
