@@ -383,6 +383,19 @@ t.test('however long a look-up takes, the key expires no later', async (t) => {
   await t.rejects(hit(cached), unavailable)
 })
 
+t.test('a copy names the Postgres it was read from only if that is the primary', async (t) => {
+  const { verify, postgres, cache } = gated()
+  for (const [role, server] of [
+    ['standby', ''],
+    ['read_only', ''],
+    ['primary', '1'],
+  ] as const) {
+    postgres.role = role
+    t.match(await verify(), { server })
+    cache.delete(cache.nameOf(token))
+  }
+})
+
 t.test('a failed look-up is no verdict, neither for a new token nor for a cached key', async (t) => {
   const { gate, cached, hit, verify, counter, postgres } = gated()
   postgres.before = down
