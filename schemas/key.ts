@@ -143,7 +143,7 @@ const keyMembers = {
 export const Key = Type.Object(keyMembers, { $id: 'Key', additionalProperties: false })
 export type Key = Static<typeof Key>
 
-/** The only shape that contains the secret. Only creations and rotations respond with it. */
+/** With the secret: for the responses of creations and rotations only, here and in AdminCreatedKey. */
 export const CreatedKey = Type.Object(
   {
     ...keyMembers,

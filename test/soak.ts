@@ -1,7 +1,7 @@
 /**
- * `npm run test:soak` runs the same tests as CI, for longer: more rounds, more keys, more minutes.
- * Its figures go into the table of docs/reliability.md; those of a short run go nowhere, since a
- * short run promises less.
+ * `npm run test:soak` runs the tests that have a full length: those of CI for longer (more rounds, more
+ * keys, more minutes), and `*.soak.test.ts`. Its figures go into the table of docs/reliability.md;
+ * those of a short run go nowhere, since a short run promises less.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import type { Test } from 'tap'

@@ -21,7 +21,7 @@ export interface Checks extends Pick<Guarding, 'close'> {
   metrics(): Promise<string>
 }
 
-/** Fastify gives a plugin 10 s to start, unless told otherwise. */
+/** Fastify gives a plugin 10 s to start, unless configured otherwise. */
 const databaseWaitMsMax = 4000
 /** Where each code is explained if there is no service that does. */
 const docsBase = 'https://github.com/latchkey/latchkey/blob/main/docs/package.md#'

@@ -33,7 +33,7 @@ export async function openDatabase(config: Config, options: OpenOptions): Promis
     const ready = await migrateWhenReady(server, options)
     return { ...server, ...ready, embedded: null, close: async () => {} }
   }
-  // Its ten files are not needed with DATABASE_URL, and take time to load.
+  // With DATABASE_URL it is not needed, and it takes time to load.
   const { openEmbeddedPostgres } = await import('../embedded/postgres.ts')
   const embedded = await openEmbeddedPostgres({
     dataDir: config.dataDir,
