@@ -62,8 +62,9 @@ export function describe(error: unknown): string {
   return advice === null ? message : `${message}; ${advice}`
 }
 
-/** SQLSTATE too_many_connections: of the server, the database or the role. */
-const fullFault = '53300'
+/** SQLSTATE too_many_connections: of the server, the database or the role. PgBouncer has no code for it. */
+const isFull = (code: unknown, message: unknown) =>
+  code === '53300' || /no more connections allowed/.test(String(message))
 
 /** A phrase that may follow a semicolon; null if nothing is known. */
 export function adviceOn(error: unknown): string | null {
@@ -73,7 +74,7 @@ export function adviceOn(error: unknown): string | null {
   if (refused !== undefined)
     return `the URL has the parameter ${refused}, which this role may not set: remove it`
   if (code === permissionFault) return `check the grants: ${grantsSection}`
-  if (code === fullFault) return 'raise that limit: see "Postgres" in docs/operations.md'
+  if (isFull(code, message)) return 'raise that limit: see "Postgres" in docs/operations.md'
   const unknown = /^unrecognized configuration parameter (".*")/.exec(String(message))?.[1]
   if (unknown !== undefined)
     return `Latchkey does not know the parameter ${unknown} of the URL, so it was sent as a session setting: remove it`

@@ -185,11 +185,17 @@ t.test('each fault of Postgres is found, and comes with advice', async (t) => {
     advice: 'See "TLS to Postgres" in docs/operations.md.',
   })
 
-  const pooler = await startOddPort(t, 'refuses a parameter, as PgBouncer does')
-  t.match((await examine(readConfig({ ...env, DATABASE_URL: pooler.url })))[0], {
-    found: 'unsupported startup parameter: statement_timeout',
-    advice: 'See "PgBouncer" in docs/operations.md.',
-  })
+  for (const [habit, found, advice] of [
+    [
+      'refuses a parameter, as PgBouncer does',
+      'unsupported startup parameter: statement_timeout',
+      'See "PgBouncer" in docs/operations.md.',
+    ],
+    ['is full, as PgBouncer says it', /max_client_conn/, /^Raise that limit: see "Postgres"/],
+  ] as const) {
+    const pooler = await startOddPort(t, habit)
+    t.match((await examine(readConfig({ ...env, DATABASE_URL: pooler.url })))[0], { found, advice })
+  }
   const unknown = `${env.DATABASE_URL}?channel_binding=require`
   t.match((await examine(readConfig({ ...env, DATABASE_URL: unknown })))[0], {
     found: 'unrecognized configuration parameter "channel_binding"',

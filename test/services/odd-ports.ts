@@ -44,16 +44,21 @@ function refusal(code: string, message: string) {
 }
 const sslRequestLength = 8
 
+const refuse = (socket: Socket, message: string) =>
+  socket.on('data', ({ length }) => {
+    if (length === sslRequestLength) socket.write('N')
+    else socket.end(refusal('08P01', message))
+  })
+
 const habits = {
   'speaks HTTP': (socket: Socket) => socket.once('data', () => socket.end(http)),
   'speaks first, as MySQL does': (socket: Socket) => socket.write(mysql),
   'accepts and closes': (socket: Socket) => socket.destroy(),
   'accepts and says nothing': (socket: Socket) => socket.resume(),
   'refuses a parameter, as PgBouncer does': (socket: Socket) =>
-    socket.on('data', ({ length }) => {
-      if (length === sslRequestLength) socket.write('N')
-      else socket.end(refusal('08P01', 'unsupported startup parameter: statement_timeout'))
-    }),
+    refuse(socket, 'unsupported startup parameter: statement_timeout'),
+  'is full, as PgBouncer says it': (socket: Socket) =>
+    refuse(socket, 'no more connections allowed (max_client_conn)'),
 }
 export type Habit = keyof typeof habits
 
