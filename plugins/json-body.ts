@@ -8,7 +8,7 @@ import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { ApiError } from './api-error.ts'
 import { duplicateMember } from './duplicate-member.ts'
-import { shownMember } from './shown-member.ts'
+import { shownMember } from './shown-text.ts'
 
 export interface JsonBodyOptions {
   /** Removes secrets from the name of a repeated member, which the error shows. */

@@ -5,7 +5,7 @@
 import type { FastifyError } from 'fastify'
 import { expiresAtEndS } from '../schemas/bounds.ts'
 import { ApiError } from './api-error.ts'
-import { shownMember } from './shown-member.ts'
+import { shownMember } from './shown-text.ts'
 
 /**
  * Fastify's `ajv` option. Nothing is converted or dropped (Fastify's defaults do both), and each

@@ -29,6 +29,7 @@ export function liveSources({ service, board, fleet }: LiveSourcesOptions) {
   }
 
   return {
+    // First, because sources are read in this order, and `instances` needs its reading.
     async traffic() {
       reading = fleet.read(lane)
       return trafficBody(await reading)

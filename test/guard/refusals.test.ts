@@ -1,9 +1,8 @@
-// What requests leave to be written: refusals, which they wait for, and hashes, which they do not.
+// How refusals are written, and how many of one address. The test is the audit log.
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { RefusalBudgetSpent } from '../../src/guard/refusal-budget.ts'
 import { createRefusals } from '../../src/guard/refusals.ts'
-import { createRehashes } from '../../src/guard/rehashes.ts'
 import { type RefusalRecord, Unavailable } from '../../src/stores.ts'
 
 const refusalFrom = (ip: string): RefusalRecord => ({
@@ -90,33 +89,4 @@ t.test('beyond 10,000 that wait, refusals are shed', async (t) => {
   t.strictSame(seen, [])
   await t.rejects(refusals.record(refusalFrom('10.1.0.1')), { message: 'too many requests are waiting' })
   t.strictSame(seen, ['shed'])
-})
-
-t.test('hashes are stored 500 at a time, 10,000 may wait, and nobody hears of a failure', async (t) => {
-  const writes: { size: number; secretId: string; end(error?: Error): void }[] = []
-  const sizes: number[] = []
-  const rehashes = createRehashes({
-    keys: {
-      rehash: (batch, secretId) =>
-        new Promise((resolve, reject) => {
-          writes.push({ size: batch.length, secretId, end: (error) => (error ? reject(error) : resolve()) })
-        }),
-    },
-    secretId: 'second',
-    onBatch: (size) => sizes.push(size),
-  })
-  for (let n = 0; n < 10_001; n++) rehashes.add({ id: `apk_${n}`, from: 'old', to: 'new' })
-  await nextTurn()
-  t.strictSame(sizes, [500], 'one write at a time')
-  writes[0]!.end(new Unavailable('gone'))
-  await nextTurn()
-  await nextTurn()
-  for (let n = 1; n < 20; n++) {
-    t.match(writes[n], { size: 500, secretId: 'second' })
-    writes[n]!.end()
-    await nextTurn()
-    await nextTurn()
-  }
-  await rehashes.drained()
-  t.equal(writes.length, 20)
 })

@@ -3,7 +3,7 @@ import { gzipSync } from 'node:zlib'
 import type { FastifyRequest } from 'fastify'
 import t, { type Test } from 'tap'
 import jsonBody from '../../plugins/json-body.ts'
-import { shownMember } from '../../plugins/shown-member.ts'
+import { shownMember } from '../../plugins/shown-text.ts'
 import { ajv } from '../../plugins/validation.ts'
 import { answersOf, envelopeOf, otherApp, raw } from './other-app.ts'
 

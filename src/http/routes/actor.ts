@@ -4,7 +4,7 @@
  */
 import { isIP } from 'node:net'
 import type { FastifyRequest } from 'fastify'
-import { wellFormed } from '../../../plugins/shown-member.ts'
+import { wellFormed } from '../../../plugins/shown-text.ts'
 import type { TokenFormat } from '../../rules/token.ts'
 import type { Actor, RefusalRecord } from '../../stores.ts'
 
