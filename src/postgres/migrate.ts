@@ -4,7 +4,6 @@
  * connection leaves nothing half done. A database that is up to date is only read, so a role that
  * may not change it can start the service.
  */
-import { setTimeout as pause } from 'node:timers/promises'
 import type { Sql } from 'postgres'
 import { postgresAt } from './connect.ts'
 import { timedOut } from './dial.ts'
@@ -27,10 +26,11 @@ const migrationLock = 7_231_906
 const lockWaitMs = 1000
 /**
  * How long to wait for a table, for example while a backup reads it. Everyone else who wants it waits
- * behind the migration, so it gives up soon, and they get their turn before it tries again.
+ * behind the migration, so it gives up soon, and they get their turn before this instance or another
+ * tries again.
  */
 const tableWaitMs = 400
-const tablePauseMs = 2000
+const tablePauseS = 2
 const byAnother = 'another instance is migrating'
 
 /** What a migration waits for. */
@@ -76,12 +76,11 @@ export async function migrate(
     const applied: Migration[] = []
     const waited = new Set<MigrationWait>()
     for (; missing.length > 0; missing = await inTime(missingOf(sql, files))) {
-      const outcome = await apply(sql, missing)
+      const outcome = await apply(sql, missing, waited.has('tables'))
       if (outcome === 'applied') applied.push(...missing.map(({ version, name }) => ({ version, name })))
       if (outcome === 'applied' || outcome === 'outdated') continue
       if (!waited.has(outcome)) onWait?.(outcome)
       waited.add(outcome)
-      if (outcome === 'tables') await pause(tablePauseMs, undefined, { signal }).catch(() => {})
     }
     await inTime(ensurePartitions(sql)).catch((error) => {
       if (!mayLackPartitions || error.code !== permissionFault) throw error
@@ -94,25 +93,37 @@ export async function migrate(
   }
 }
 
-/** outdated: another instance applied them first. instance, tables: what it gave up waiting for. */
-async function apply(sql: Sql, missing: MigrationFile[]): Promise<'applied' | 'outdated' | MigrationWait> {
+/**
+ * outdated: another instance applied them first. instance, tables: what it gave up waiting for. Pauses
+ * after a try that gave up, with the lock, so that instances do not try one after the other.
+ */
+async function apply(
+  sql: Sql,
+  missing: MigrationFile[],
+  hasTried: boolean,
+): Promise<'applied' | 'outdated' | MigrationWait> {
   const before = missing[0]!.version - 1
   try {
     // One message to the server, and so one transaction.
     await sql.unsafe(`
       set local lock_timeout = ${lockWaitMs};
-      do $$ begin
-        perform pg_advisory_xact_lock(${migrationLock});
+      do $$
+      declare
+        has_tried boolean := ${hasTried};
+      begin
+        if not pg_try_advisory_xact_lock(${migrationLock}) then
+          has_tried := true;
+          perform pg_advisory_xact_lock(${migrationLock});
+        end if;
+        create table if not exists schema_version (version bigint primary key, name text, md5 text, run_at timestamptz);
+        if (select coalesce(max(version), 0) from schema_version) <> ${before} then
+          raise 'another instance has migrated meanwhile' using errcode = 'serialization_failure';
+        end if;
+        if has_tried then perform pg_sleep(${tablePauseS}); end if;
       exception when lock_not_available then
         raise '${byAnother}' using errcode = 'lock_not_available';
       end $$;
       set local lock_timeout = ${tableWaitMs};
-      create table if not exists schema_version (version bigint primary key, name text, md5 text, run_at timestamptz);
-      do $$ begin
-        if (select coalesce(max(version), 0) from schema_version) <> ${before} then
-          raise 'another instance has migrated meanwhile' using errcode = 'serialization_failure';
-        end if;
-      end $$;
       ${missing.map(scriptOf).join('\n')}`)
     return 'applied'
   } catch (error) {
