@@ -27,7 +27,9 @@ const decide = of(
     "'refresh_ahead' : 'read_or_go_on'",
     "'read_first' : 'read_first'",
   ],
+  ['an old copy is used for as long as it is confirmed', 'monoMs - readAtMs < outageTtlMs', 'true'],
   ['a copy outlives its key', 'monoMs < key.expiresAtMonoMs &&\n        key.readAtMs', 'key.readAtMs'],
+  ['a first read ignores the version', 'minVersionOf(version) <= key.version &&', ''],
   ['a copy outlives a change of server', 'key.readAtMs >= trust.invalidBeforeMs', 'true'],
 )
 
@@ -57,6 +59,12 @@ const gate = of(
     'found.key.version >= minVersionOf(version)',
   ],
   [
+    'a read in the background confirms a lower version',
+    "found.role === 'primary' && found.key.version >= minVersionOf(version)",
+    "found.role === 'primary'",
+  ],
+  ['a version that Postgres has lost stays confirmed', 'counter.raise([', '((_) => { })(['],
+  [
     'a standby is trusted without a version',
     "found.role !== 'primary' && minVersion === 0",
     "found.role === 'read_only' && minVersion === 0",
@@ -82,6 +90,12 @@ const reader = of(
     '(lookups[hashes.hash] ??= lookups.add(hashes).finally(() => delete lookups[hashes.hash]))',
   ],
   ['a version is confirmed by a read before its lease', 'key.readAtMs > askedAtMs', 'true'],
+  [
+    'a standby that lacks a change refuses a usable key',
+    "denied !== null && role !== 'primary' && !isFinal(denied)",
+    'false',
+  ],
+  ['a copy of a standby is renewed by the primary', "role === 'primary' ? server : ''", 'server'],
 )
 
 const renewal = [
@@ -98,6 +112,11 @@ const renewal = [
       'for (const keyId of writing.keys())',
     ],
   ),
+  ...of('src/guard/key-cache.ts', [
+    'a renewed copy expires as the last one',
+    'key.expiresAtMonoMs = expiryOf',
+    'expiryOf',
+  ]),
   ...of('test/simulation/stores.ts', [
     'a use confirms whatever is known of its key',
     'key.version === known.version',
@@ -115,6 +134,7 @@ const unchanged = of(
     'changedAtMs.set(id, askedAtMs)',
   ],
   ['a read before the first reply counts as unchanged', 'fromMs = nowMs', 'fromMs = 0'],
+  ['a copy from another Postgres counts as unchanged', 'key.server !== changes.server ||', ''],
 )
 
 const reports = of(
@@ -127,6 +147,11 @@ const oldCopies = of(
   'src/guard/old-copies.ts',
   ['an instance without old copies reports all the time', 'outageTtlMs > 0 && ', ''],
   ['a fence keeps nothing out', 'allowed.fromMs = sentAtMs', 'allowed.fromMs = 0'],
+  [
+    'an instance that nobody waits for goes on with old copies',
+    'performance.now() >= countedUntilMs',
+    'false',
+  ],
 )
 
 const publication = [
@@ -218,6 +243,11 @@ const counting = [
     ['a clock that has stood still goes unnoticed', 'if (stoodStill(timeIn(reply), sentAtMs))', 'if (false)'],
     ['the window is that of the own clock', 'seconds * 1000 + Math.floor(micros / 1000)', 'now()'],
     ['a late call counts in a later minute', 'minuteOf(nowMs() + answerTimeoutMs)', 'Infinity'],
+    [
+      'hits that wait to be sent are lost when Redis goes down',
+      'for (const hits of calls.take())',
+      'calls.take(); for (const hits of [])',
+    ],
     ['a local count starts at zero', 'lastCounts.add(keyId, minuteOf(reply.nowMs), 1)', '1'],
   ),
   ...of('src/redis/servers.ts', ['a lost connection goes unnoticed', "onLost('');", '']),

@@ -30,6 +30,9 @@ const requestMaxMs = 1000 + 100 + 1000 + 1200 + 500
  * this clock stands still for longer than 150 ms, or several times.
  */
 const expiryOffByMs = ({ process: { stoodStillMs } }: Instance) => (stoodStillMs > 0 ? 400 : 100)
+/** A copy ends by itself, also if its key was changed by somebody who got no answer. */
+const staleMaxMs = ({ cacheTtlMs, outageTtlMs, pausedMs, behindMs }: Fleet) =>
+  elsewhereMs(Math.max(cacheTtlMs, outageTtlMs)) + 250 + pausedMs + behindMs
 /** A publication waits until no copy is trusted. */
 const changeMaxMs = (cacheTtlMs: number) => 1100 + elsewhereMs(cacheTtlMs) + 250 + 4000 + 1100 + 500
 
@@ -58,6 +61,11 @@ export function createClients(fleet: Fleet): Clients {
     const stored = fleet.postgres.keys.get(idOf(key))!
     if (version !== null && version < began.version)
       fail(`${requestId}: decided by version ${version} of key ${key}, ${began.version} was answered before`)
+    const past = fleet.postgres.past.findLast(
+      (one) => one.key.id === idOf(key) && one.key.version === version,
+    )
+    if (version !== stored.version && past && began.atMs > past.untilMs + staleMaxMs(fleet))
+      fail(`${requestId}: decided by version ${version} of key ${key}, which ended long ago`)
     // Each change of the state has a version of its own, except that time goes by.
     if (version === stored.version) {
       const denial = denialReason(stored, secondsAt(began.atMs - expiryOffByMs(instance)))

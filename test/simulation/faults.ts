@@ -1,7 +1,7 @@
 /** What an action of a schedule does to the instances, the servers and the network. */
 import type { Clients } from './clients.ts'
 import { type Fleet, idOf } from './fleet.ts'
-import { primary, type Source } from './postgres.ts'
+import { keysAt, primary, type Source } from './postgres.ts'
 import { createServer, writesUntil } from './redis-server.ts'
 import { type Action, type Peer, pools } from './schedule.ts'
 
@@ -36,6 +36,7 @@ export function createFaults(fleet: Fleet, clients: Clients): (action: Action) =
   function readFrom({ instance: i, for: forMs }: { instance: number; for: number }, source: Source) {
     const reader = instance(i)
     reader.reads = source
+    fleet.behindMs += forMs + time.nowMs - source.hasUntilMs(time.nowMs)
     after(forMs, () => {
       reader.reads = primary
     })
@@ -98,6 +99,11 @@ export function createFaults(fleet: Fleet, clients: Clients): (action: Action) =
     'restart postgres'(action) {
       postgres.epoch++
       postgres.downUntilMs = time.nowMs + action.for
+    },
+    'restore postgres'({ lag }) {
+      for (const key of keysAt(postgres, time.nowMs - lag)) postgres.keys.set(key.id, key)
+      postgres.past.length = 0
+      postgres.epoch++
     },
     'read standby': (action) =>
       readFrom(action, { role: 'standby', hasUntilMs: (nowMs) => nowMs - action.lag }),

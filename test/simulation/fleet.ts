@@ -22,6 +22,8 @@ export interface Fleet extends World, Run, Counting {
   readonly wrong: string[]
   /** Of Redis's clock. */
   readonly redisRate: number
+  /** For how long instances may have read what is behind, all together. */
+  behindMs: number
   start(instance: number): void
   after(ms: number, run: () => void): void
 }
@@ -65,7 +67,7 @@ export function createFleet(
   const run: Run = { time, redis, pausedMs: 0, clockJumped: false, redisMicrosAt, fail }
   const fleet: Fleet = Object.assign(run, createCounting(run), {
     ...{ time: own, chance, redis, postgres: createPostgres(), cacheTtlMs, outageTtlMs },
-    ...{ silentMaxMs, trace, instances, wrong, redisRate },
+    ...{ silentMaxMs, trace, instances, wrong, redisRate, behindMs: 0 },
     start(i: number) {
       const process = createProcess(`i${i}`, rates[i], chance.between(-90_000, 90_000))
       const begin = () => {

@@ -96,7 +96,7 @@ const steps: Record<string, (round: Round) => Promise<Both>> = {
 
   async change({ inModel, server, user, ids, open }) {
     const what = chance.oneOf<Change>(
-      chance.is(0.1) ? ['revoke', 'delete owner'] : ['limit', 'limit', 'expire'],
+      chance.is(0.1) ? ['revoke', 'delete owner'] : ['limit', 'limit', 'expire', 'keep'],
     )
     const id = chance.oneOf(ids)
     // It would wait for the transaction under way.
@@ -106,6 +106,7 @@ const steps: Record<string, (round: Round) => Promise<Both>> = {
     const change = {
       limit: () => keys.change(id, null, { rateLimitRpm }, actor()),
       expire: () => keys.change(id, null, { expiresAt: nowS() + 1000 }, actor()),
+      keep: () => keys.change(id, null, { expiresAt: null }, actor()),
       revoke: () => keys.revoke(id, null, actor()),
       'delete owner': () => users.remove(user.id, actor()),
     }

@@ -62,7 +62,7 @@ export function createClient(
     const refused = server.down || link.refusedUntilMs > time.nowMs
     const silent = link.heldUntilMs > time.nowMs
     const waitMs = silent ? connectTimeoutMs : chance.between(0.2, 2)
-    time.at(time.nowMs + waitMs, () => (refused || silent ? fail(silent) : ready(server)), owner)
+    time.at(time.nowMs + waitMs, () => (refused || silent ? fail(silent) : accepted(server)), owner)
   }
 
   function fail(silent: boolean) {
@@ -71,13 +71,21 @@ export function createClient(
     closed()
   }
 
-  function ready(server: RedisServer) {
+  /** ioredis names its connection first, and takes no commands until the server has answered that. */
+  function accepted(server: RedisServer) {
     if (server.down || server !== service.master) return fail(false)
     connection = { server, open: true, deliversRest: chance.is(0.5), pending: new Set(), unread: [] }
     toServer = createPipe(time, chance, link)
     toClient = createPipe(time, chance, link)
-    client.status = 'ready'
+    client.status = 'connect'
     events.emit('connect')
+    call(connection, 'client', ['setname', 'latchkey']).then(
+      () => {
+        client.status = 'ready'
+        events.emit('ready')
+      },
+      () => {},
+    )
   }
 
   function closed() {
@@ -99,9 +107,13 @@ export function createClient(
   let toClient: ReturnType<typeof createPipe>
 
   function send(command: string, args: (string | number)[]): Promise<unknown> {
+    if (connection === null || client.status !== 'ready')
+      return Promise.reject(new Error("Stream isn't writeable"))
+    return call(connection, command, args)
+  }
+
+  function call(on: Connection, command: string, args: (string | number)[]): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      if (connection === null) return reject(new Error("Stream isn't writeable"))
-      const on = connection
       const { server, pending } = on
       const sentAtMs = time.nowMs
       pending.add(reject)
@@ -113,7 +125,8 @@ export function createClient(
           const refusal = refusalOf(server, command)
           const reply = refusal ?? server.run(command, args)
           if (Buffer.isBuffer(reply) && reply.length > timeLength) onRun(sentAtMs)
-          if (command !== 'latchkeyProbe') trace?.(`${owner.name}: ${described(command, args, server)}`)
+          if (command !== 'latchkeyProbe' && command !== 'client')
+            trace?.(`${owner.name}: ${described(command, args, server)}`)
           const deliver = () => {
             if (!on.open) return
             pending.delete(reject)
@@ -138,7 +151,8 @@ export function createClient(
   }
 
   function refusalOf({ refuses: { untilMs, reply } }: RedisServer, command: string): Error | null {
-    if (untilMs <= time.nowMs || (command === 'get' && reply !== 'LOADING')) return null
+    if (untilMs <= time.nowMs || command === 'client' || (command === 'get' && reply !== 'LOADING'))
+      return null
     return Object.assign(new Error(`${reply} of the simulation`), { name: 'ReplyError' })
   }
 

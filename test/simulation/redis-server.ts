@@ -108,6 +108,7 @@ export function createServer(
 
   function run(command: string, args: (string | number)[]): unknown {
     const [name, ...rest] = args as [string, ...number[]]
+    if (command === 'client') return 'OK'
     if (command === 'latchkeyProbe') return timeOf()
     if (command === 'get') return get(name)
     if (command === 'latchkeyRaise') return raise(name, rest[0]!, rest[1]!)

@@ -232,6 +232,25 @@ function outage({ chance, b }: Cast): Scene {
   }
 }
 
+/** The change is committed, but its reply is lost. `b` reports itself, but cannot read the key again. */
+function unanswered({ chance, atMs, a, b, c }: Cast): Scene {
+  const outageTtlMs = 2500
+  return {
+    cacheTtlMs: chance.oneOf([0, 400]),
+    outageTtlMs,
+    actions: [
+      // Redis confirms the version.
+      request(atMs - 800, c),
+      request(atMs - chance.between(110, 600), b),
+      { at: atMs - 100, do: 'refuse', instance: b, server: 'lookups', for: longMs },
+      { at: atMs - 100, do: 'delay', instance: a, server: 'management', for: 1000, ms: 400 },
+      change({ chance, atMs, a, b, c }),
+      { at: atMs + 400, do: 'refuse', instance: a, server: 'management', for: 500 },
+      ...several(chance, 3, () => request(atMs + outageTtlMs + chance.between(700, 5000), b)),
+    ],
+  }
+}
+
 /** `b` cannot record the refusals of a key that was revoked. */
 function unrecorded({ chance, atMs, a, b }: Cast): Scene {
   const server = chance.oneOf(['refusals', 'postgres'] as const)
@@ -336,6 +355,51 @@ function movedAway(cast: Cast): Scene {
   }
 }
 
+/** `b` reads a server that lacks the change by which the key no longer expires. */
+function kept({ chance, atMs, a, b }: Cast): Scene {
+  const keptAtMs = atMs + chance.between(1000, 1800)
+  const readFrom = chance.oneOf<Action>([
+    { at: atMs + 1900, do: 'read standby', instance: b, for: 1500, lag: 1900 },
+    { at: keptAtMs - 10, do: 'read former primary', instance: b, for: 2500 },
+  ])
+  return {
+    cacheTtlMs: chance.oneOf([0, 3000]),
+    outageTtlMs: 2500,
+    actions: [
+      { at: atMs, do: 'change', instance: a, key: 0, change: 'expire' },
+      { at: keptAtMs, do: 'change', instance: a, key: 0, change: 'keep' },
+      readFrom,
+      ...several(chance, 3, () => request(atMs + chance.between(2050, 2850), b)),
+    ],
+  }
+}
+
+/**
+ * `b` reads the key from a standby that lacks the change, after Postgres has told it of that. The change is
+ * answered once this copy is too old.
+ */
+function behind(cast: Cast): Scene {
+  const { chance, atMs, a, b, c } = cast
+  const cacheTtlMs = 1500
+  // By then, `b` has reported itself once more.
+  const readAtMs = atMs + chance.between(1010, 1200)
+  return {
+    cacheTtlMs,
+    outageTtlMs: 0,
+    clocksAgree: true,
+    actions: [
+      // Redis confirms the version.
+      request(atMs - 800, c),
+      redisLost(cast),
+      change(cast),
+      { at: atMs + 50, do: 'refuse', instance: a, server: 'management', for: 1200 + cacheTtlMs },
+      { at: readAtMs - 10, do: 'read standby', instance: b, for: 100, lag: 2000 },
+      request(readAtMs, b),
+      ...several(chance, 3, () => request(atMs + 1300 + cacheTtlMs + chance.between(0, 3000), b)),
+    ],
+  }
+}
+
 /** The machine of `b` stands still for a part of the time that the change waits. */
 function suspended(cast: Cast): Scene {
   const { chance, atMs, b } = cast
@@ -385,6 +449,27 @@ function suspendedOften(cast: Cast): Scene {
   }
 }
 
+/** The machine of `b` stands still before its copy expires, which a report renews in between. */
+function suspendedRenewal({ chance, a, b }: Cast): Scene {
+  // The next report tells `b` of the change. It renews copies that are read after that.
+  const atMs = 2000 - chance.between(50, 150)
+  const forMs = chance.between(900, 1200)
+  return {
+    cacheTtlMs: 3000,
+    outageTtlMs: 0,
+    // Redis's clock, set back by as much, would hide that.
+    clocksAgree: true,
+    actions: [
+      { at: atMs, do: 'change', instance: a, key: 0, change: 'expire' },
+      request(atMs + 250, b),
+      { at: atMs + 300, do: 'suspend', instance: b, for: forMs },
+      // The reply shows that it stood still.
+      { ...request(atMs + 310 + forMs, b), key: 1 } as Action,
+      ...several(chance, 4, () => request(atMs + 2000 + chance.between(400, forMs - 100), b)),
+    ],
+  }
+}
+
 /** The machine of `b` stands still until nobody waits for it, and Postgres is gone soon after. */
 function suspendedLong({ chance, a, b, c }: Cast): Scene {
   const resumedMs = 6000
@@ -422,6 +507,19 @@ function answeredAtOnce({ chance, atMs, b }: Cast): Scene {
       request(atMs, b),
       request(secondMs, b),
       { at: busyMs, do: 'pause', instance: b, for: secondMs + 99 - busyMs },
+    ],
+  }
+}
+
+/** Redis stops answering, and `b` has more to count than it may send at once. */
+function crowded({ chance, atMs, b }: Cast): Scene {
+  return {
+    cacheTtlMs: 3000,
+    outageTtlMs: 2500,
+    actions: [
+      request(atMs - 500, b),
+      { at: atMs - 1, do: 'freeze', server: 'redis', for: chance.between(150, 600) },
+      ...Array.from({ length: 30 }, (_, i) => request(atMs + 3 * i, b)),
     ],
   }
 }
@@ -464,6 +562,57 @@ function silent(cast: Cast): Scene {
   }
 }
 
+/**
+ * `b` cannot report itself until nobody waits for it, and loses its look-ups before the change. Its next
+ * report is acknowledged once the change is answered.
+ */
+function unheard({ chance, a, b, c }: Cast): Scene {
+  // An instance reports each second since its start, which is 100 ms before the first action.
+  const reportedMs = 6900
+  const atMs = reportedMs - chance.between(900, 1700)
+  const cast = { chance, atMs, a, b, c }
+  return {
+    cacheTtlMs: chance.oneOf([0, 400]),
+    outageTtlMs: 2500,
+    clocksAgree: true,
+    actions: [
+      redisLost(cast),
+      // Redis confirms the version.
+      request(atMs - 800, c),
+      { at: 1500, do: 'refuse', instance: b, server: 'reports', for: reportedMs - 1500 },
+      request(atMs - 100, b),
+      { at: atMs - 50, do: 'refuse', instance: b, server: 'lookups', for: longMs },
+      change(cast),
+      // Its second report, which begins at once, ends the use of the copy.
+      ...Array.from({ length: 20 }, () => request(reportedMs + chance.between(0, 10), b)),
+    ],
+  }
+}
+
+/**
+ * Postgres loses the change, but Redis knows its version. Until that ends after ten minutes, no request is
+ * decided by the state before.
+ */
+function restored({ chance, atMs, a, b, c }: Cast): Scene {
+  const lostAtMs = atMs + chance.between(10, 150)
+  return {
+    cacheTtlMs: 400,
+    outageTtlMs: 2500,
+    clocksAgree: true,
+    actions: [
+      // One that has a copy confirms the version at once, the others do so in the background.
+      ...(chance.is(0.5) ? [request(atMs - 800, a)] : []),
+      { at: atMs, do: 'change', instance: a, key: 0, change: 'limit' },
+      request(atMs + 5, b),
+      { at: lostAtMs, do: 'restore postgres', lag: lostAtMs - atMs, for: 603_000 },
+      ...several(chance, 3, () => request(lostAtMs + chance.between(5, 1000), chance.oneOf([b, c]))),
+      // Whatever copies there are, this one reads the key, and finds that the change is lost.
+      request(lostAtMs + 1500, a),
+      ...several(chance, 3, () => request(lostAtMs + chance.between(100_000, 590_000), b)),
+    ],
+  }
+}
+
 /** The clocks run at different rates, and the change is answered just when the copy of `b` ends. */
 function longWait(cast: Cast): Scene {
   const { chance, atMs, b } = cast
@@ -501,7 +650,7 @@ function longSilence(cast: Cast): Scene {
   }
 }
 
-/** The last three are rarer: one is quickly found, and two take a minute of virtual time. */
+/** The last ones are rarer: two are quickly found, and three take minutes of virtual time. */
 export const scenes: ((cast: Cast) => Scene)[] = [
   ...[
     split,
@@ -512,6 +661,7 @@ export const scenes: ((cast: Cast) => Scene)[] = [
     slowWrite,
     slowReport,
     readWhileAsking,
+    unanswered,
     unrecorded,
     outage,
     lateReport,
@@ -519,12 +669,16 @@ export const scenes: ((cast: Cast) => Scene)[] = [
     crossed,
     forgotten,
     movedAway,
+    kept,
+    behind,
     stopped,
     silent,
+    unheard,
     suspended,
     suspendedBehind,
     suspendedOften,
+    suspendedRenewal,
     suspendedLong,
   ].flatMap((scene) => Array(8).fill(scene)),
-  ...[answeredAtOnce, longWait, longSilence].flatMap((scene) => Array(3).fill(scene)),
+  ...[answeredAtOnce, crowded, longWait, longSilence, restored].flatMap((scene) => Array(3).fill(scene)),
 ]

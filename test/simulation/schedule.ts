@@ -10,8 +10,8 @@ export type Peer = 'redis' | 'postgres' | Pool
 export const pools = ['lookups', 'management', 'background', 'refusals', 'reports'] as const
 export type Pool = (typeof pools)[number]
 
-/** `expire`: in two seconds. `delete owner`: of all keys. */
-export type Change = 'limit' | 'expire' | 'revoke' | 'delete owner'
+/** `expire`: in two seconds. `keep`: no longer expires. `delete owner`: of all keys. */
+export type Change = 'limit' | 'expire' | 'keep' | 'revoke' | 'delete owner'
 
 /** What a Redis answers that cannot count. */
 export type Refusal = 'OOM' | 'READONLY' | 'LOADING'
@@ -26,6 +26,8 @@ export type Action = { at: number } & (
   | { do: 'delay'; instance: number; server: Peer; for: number; ms: number }
   | { do: 'freeze'; server: 'redis' | 'postgres'; for: number }
   | { do: 'restart postgres'; for: number }
+  /** Another server, which lacks the changes of so many milliseconds. `for`: until Redis has forgotten them. */
+  | { do: 'restore postgres'; for: number; lag: number }
   | { do: 'read standby'; instance: number; for: number; lag: number }
   /** Over connections that stayed open: the server takes no changes any more. */
   | { do: 'read former primary'; instance: number; for: number }

@@ -1,6 +1,7 @@
 /** What src/postgres does, on the model of Postgres. */
 import { runPublished } from '../../src/postgres/published.ts'
 import { silenceMs } from '../../src/rules/clock-rates.ts'
+import { keyState } from '../../src/rules/key-state.ts'
 import type { AuditLog, InstanceStore, KeyStore, KeyUse, KeyVersion, Publish } from '../../src/stores.ts'
 import type { Instance, World } from './instance.ts'
 import { createModelPool, keysAt, nameOf, type PostgresServer, type Statement } from './postgres.ts'
@@ -106,11 +107,13 @@ function changed(
     past.push({ untilMs, key: { ...key } })
     if (change === 'delete owner') key.ownerDeleted = true
     if (key.revokedAt !== null)
-      return change === 'limit' || change === 'expire' ? [] : [{ keyId: key.id, version: key.version }]
+      return change === 'revoke' || change === 'delete owner' ? [{ keyId: key.id, version: key.version }] : []
+    if (change === 'keep' && keyState(key, nowS) === 'expired') return []
     key.version++
     changes.push(key.id)
     if (change === 'revoke') key.revokedAt = nowS
     if (change === 'expire') key.expiresAt ??= nowS + 2
+    if (change === 'keep') key.expiresAt = null
     if (change === 'limit') key.rateLimitRpm = key.rateLimitRpm === 5 ? 8 : 5
     return [{ keyId: key.id, version: key.version }]
   })
