@@ -74,6 +74,8 @@ t.test('the first start sets up a Postgres of its own', async (t) => {
        current_setting('fsync') as fsync, current_setting('server_encoding') as encoding, current_user as "user"`,
   )
   t.strictSame({ ...row }, { listens: '127.0.0.1', fsync: 'on', encoding: 'UTF8', user: 'latchkey' })
+  for (const setting of ['synchronous_commit', 'full_page_writes'])
+    t.match(await query(url, `select current_setting('${setting}') as value`), [{ value: 'on' }], setting)
   const [, , , , sockets] = readFileSync(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8').split('\n')
   t.equal(sockets, '', 'there is no socket beside the port')
   await t.rejects(query(url.replace(/:[0-9a-f]+@/, ':wrong@'), 'select 1'), { code: '28P01' })

@@ -147,6 +147,8 @@ t.test('an invalid value is refused and named', async (t) => {
       'not_found',
       'user_id',
     ]),
+    ['request_id=req_1&key_id=apk_nobody', 'not_found', 'key_id'],
+    ['request_id=req_1&user_id=usr_nobody', 'not_found', 'user_id'],
     ['key_id=apk_1&key_id=apk_2', 'invalid_parameter', 'key_id'],
     ['reason=other', 'invalid_parameter', 'reason'],
     ['event=key.%', 'invalid_parameter', 'event'],

@@ -1,6 +1,7 @@
 // The busiest keys as operators see them: out of Redis, with what Postgres knows of the keys.
 import { Redis } from 'ioredis'
 import t, { type Test } from 'tap'
+import { countersBody } from '../../src/ops/admin/counters-body.ts'
 import { newId } from '../../src/rules/id.ts'
 import { expectError } from '../api/expect-error.ts'
 import { makeKey, makeUser, startInstance, startOps } from '../instance.ts'
@@ -121,6 +122,30 @@ t.test('a lookup shows what a key has used in this minute and the last', async (
     current: { minute: minute * 60, used: 3, limit: 2, limited: 1, lost: false },
     last: { minute: minute * 60 - 60, used: 1, limit: 2, limited: 0, lost: false },
   })
+})
+
+t.test('a lookup shows what a key has used also when it is revoked', async (t) => {
+  const { keys } = await makeKeys(instance, 2)
+  const { id } = keys[0]!
+  await admin('DELETE', `keys/${id}`)
+  const body = await inOneMinute(async (minute) => {
+    await redis.set(`rl:{${id}}:${minute}`, 3)
+    return (await admin('POST', 'lookup', { query: id })).body
+  })
+  t.match(body, { state: 'revoked', counters: { current: { used: 3, limited: 1 } } })
+})
+
+t.test('no count is older than `as_of` says, which is in whole seconds', async (t) => {
+  const lookedUp = {
+    complete: true,
+    scanned: 0,
+    mode: 'shared' as const,
+    fault: null,
+    lost: false,
+    named: true,
+  }
+  const view = { minute: 100, asOfMs: 6_000_999, ...lookedUp, keys: { used: [], share: [] } }
+  t.match(countersBody(view, 'used', 10), { minute: 6000, resets_at: 6060, as_of: 6000 })
 })
 
 t.test('a query that makes no sense is refused by name', async (t) => {

@@ -195,6 +195,7 @@ const refused: [method: string, path: string, body: unknown, code: Code, param: 
   ['GET', 'keys?name=x', undefined, 'unknown_parameter', 'name'],
   ['GET', 'keys?starting_after=apk_nobody', undefined, 'not_found', 'starting_after'],
   ['GET', `keys?user_id=usr_nobody&starting_after=apk_nobody`, undefined, 'not_found', 'starting_after'],
+  ['GET', `keys?user_id=usr_nobody&status=active`, undefined, 'not_found', 'user_id'],
 ]
 for (const name of ['', ' ', 'a\nb', 'x'.repeat(256), 5, null, `of ${key}`]) {
   refused.push(['POST', 'keys', { ...good, name }, 'invalid_parameter', 'name'])
@@ -222,9 +223,11 @@ t.test('the longest KEY_PREFIX can be asked for', async (t) => {
 })
 
 t.test('an absent key is the same 404 for every route', async (t) => {
-  for (const id of ['apk_nobody', user.id, '%00', key, 'x'.repeat(5000)])
+  for (const id of ['apk_nobody', user.id, '%00', key, 'x'.repeat(5000)]) {
     for (const [method, body] of [['GET'], ['PATCH', { name: 'x' }], ['DELETE']] as const)
       expectError(t, await admin(method, `keys/${id}`, body), 'not_found', 'id')
+    expectError(t, await admin('POST', `keys/${id}/rotate`), 'not_found', 'id')
+  }
 })
 
 t.test('the list is of all users, newest first, and narrowed by what is asked for', async (t) => {

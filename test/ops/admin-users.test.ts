@@ -195,6 +195,7 @@ t.test('an absent user is the same 404 for every route', async (t) => {
     for (const [method, path, body] of [
       ['GET', `users/${id}`],
       ['PATCH', `users/${id}`, { name: 'x' }],
+      ['PATCH', `users/${id}`, { external_id: 'of nobody' }],
       ['DELETE', `users/${id}`],
       ['POST', `users/${id}/revoke-keys`],
     ] as const)

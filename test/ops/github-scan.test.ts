@@ -69,7 +69,10 @@ t.test('the keys of a report are revoked on every instance when the answer comes
   t.same(new Set(entries.map(({ key_id }) => key_id)), new Set(leaked.map(({ id }) => id)))
   const { url, source } = match('')
   for (const entry of entries)
-    t.match(entry, { event: 'key.revoked', actor: 'partner:github', path, details: { url, source } })
+    t.match(entry, {
+      ...{ event: 'key.revoked', actor: 'partner:github', path, ip: '127.0.0.1' },
+      details: { url, source },
+    })
   const { body } = await admin('GET', `audit?event=key.revoked&key_id=${leaked[0]!.id}`)
   t.match(body.data, [{ actor: 'partner:github', details: { url, source } }])
 })

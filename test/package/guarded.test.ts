@@ -357,6 +357,23 @@ t.test('the guard says who calls, and what to answer to everybody else', async (
   t.equal(statusOf(await guard.check('Bearer', null as never)), 401)
 })
 
+t.test('the entry of a known key names it and its owner, and a 429 is counted as one', async (t) => {
+  const guard = await guardOf(t)
+  const [{ id, userId, token }, spent] = [
+    await makeCaller(service),
+    await makeCaller(service, { rateLimitRpm: 1 }),
+  ]
+  t.equal((await service.ask('DELETE', `/v1/keys/${id}`, { token })).status, 200)
+  t.equal(statusOf(await guard.check(`Bearer ${token}`, { requestId: 'mine-3' })), 401)
+  const entries = await sql`select reason, key_id, user_id from audit_log where request_id = 'mine-3'`
+  t.strictSame([...entries], [{ reason: 'revoked', key_id: id, user_id: userId }])
+  await until(
+    'it is over its limit',
+    async () => statusOf(await guard.check(`Bearer ${spent.token}`)) === 429,
+  )
+  t.match(await guard.metrics(), /^latchkey_requests_total\{status="429"\} 1$/m)
+})
+
 t.test('closing waits for the checks under way, and what comes later is a 503', async (t) => {
   if (services.redisUrl === null) return void t.pass({ skip: 'Redis is emulated inside the service' })
   const network = await startTcpProxy(t, services.redisUrl)

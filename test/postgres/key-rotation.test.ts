@@ -28,6 +28,22 @@ t.test('the successor is what the key was, under another hash, and the key is re
   t.strictSame(published, [{ keyId: old.id, version: 2 }])
 })
 
+t.test('a successor counts as hashed under the secret of today, whatever its predecessor was', async (t) => {
+  const user = await makeUser()
+  const { id } = await makeKey(user.id)
+  await sql`update api_keys set hash_secret_id = 'of the previous secret' where id = ${id}`
+  const { key: successor } = newKeyOf('')
+  t.match(await keys.rotate(id, user.id, { successor, graceS: 600 }, actor()), { ok: true })
+  const rows = await sql`select id, hash_secret_id from api_keys where user_id = ${user.id} order by id`
+  t.strictSame(
+    [...rows],
+    [
+      { id, hash_secret_id: 'of the previous secret' },
+      { id: successor.id, hash_secret_id: successor.hashSecretId },
+    ],
+  )
+})
+
 t.test('with a grace period the key expires after it, but never later than before', async (t) => {
   const user = await makeUser()
   const end = Math.floor(await databaseS()) + 3600

@@ -190,6 +190,21 @@ t.test('more changes than an instance remembers are not listed', async (t) => {
   t.equal((await asked(later)).changed!.length, 4, 'each id once')
 })
 
+t.test('neither are those of a transaction that was under way at the last report', async (t) => {
+  for (const [ids, listed] of [
+    [10_000, 10_000],
+    [10_001, undefined],
+  ]) {
+    let known = ''
+    await sql.begin(async (slow) => {
+      await slow`insert into key_changes
+        select txid_current(), 'apk_' || n from generate_series(1, ${ids!}::int) n`
+      known = (await asked(null)).known
+    })
+    t.equal((await asked(known)).changed?.length, listed)
+  }
+})
+
 t.test('an emptied or restored table counts as that of another server', async (t) => {
   let { server } = await asked(null)
   for (const rewrite of ['truncate key_changes', 'vacuum full api_keys', 'vacuum full users']) {

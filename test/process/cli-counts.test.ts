@@ -94,6 +94,13 @@ else {
     },
   )
 
+  t.test('with --json it prints one value, on a terminal too', { skip: noTerminals }, async (t) => {
+    const terminal = await onTerminal(t, { ...env, TERM: 'xterm' }, 'top', '--json')
+    const { code, shown } = await terminal.ended
+    t.equal(code, 0)
+    t.match(JSON.parse(shown), { source: 'redis' })
+  })
+
   t.test('on a dumb terminal it prints one table', { skip: noTerminals }, async (t) => {
     const terminal = await onTerminal(t, { ...env, TERM: 'dumb' }, 'top')
     // biome-ignore lint/suspicious/noControlCharactersInRegex: it begins the sequences.

@@ -99,6 +99,18 @@ t.test('a directory as stdin is a fault', async (t) => {
   t.match(JSON.parse(stdout), [{ file: '-', error: '-: stdin is a directory' }])
 })
 
+t.test('a key of a deleted user is named, and is no active one', async (t) => {
+  const file = join(await aFolder(t), 'leaky.log')
+  const owner = await answerOf('users', 'create', '--name', 'left')
+  const { id, key_prefix, plain_key } = await answerOf('keys', 'create', '--user', owner.id, '--name', 'ci')
+  await run('users', 'delete', owner.id)
+  await writeFile(file, plain_key)
+  t.match(await run('keys', 'scan', file), {
+    ...{ code: 0, stderr: /^$/ },
+    stdout: `${id}  ${key_prefix}  owner_deleted  ${owner.id}\n`,
+  })
+})
+
 t.test('people see what was revoked, and how many tokens are unknown', async (t) => {
   const file = join(await aFolder(t), 'leaky.log')
   const { id, key_prefix, plain_key } = await keyOf()

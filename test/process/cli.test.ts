@@ -101,7 +101,10 @@ t.test('on given servers beside a running service', async (t) => {
 
   await t.test('keys of a deleted user do not look active', async (t) => {
     const user = await answerOf('users', 'create', '--name', 'left')
-    const { id, key_prefix } = await answerOf('keys', 'create', '--user', user.id, '--name', 'x')
+    const create = ['keys', 'create', '--user', user.id, '--name', 'x']
+    const { id, key_prefix } = await answerOf(...create)
+    const revoked = await answerOf(...create)
+    await run('keys', 'revoke', revoked.id)
     await run('users', 'delete', user.id)
     for (const words of [
       ['get', id],
@@ -110,6 +113,11 @@ t.test('on given servers beside a running service', async (t) => {
       ['list', '--prefix', key_prefix],
     ])
       t.match((await run('keys', ...words)).stdout, `${id}  ${key_prefix}  owner_deleted  `)
+    for (const words of [
+      ['get', revoked.id],
+      ['list', '--user', user.id],
+    ])
+      t.match((await run('keys', ...words)).stdout, `${revoked.id}  ${revoked.key_prefix}  revoked  `)
   })
 
   await t.test('a list has all its pages, in one order', async (t) => {

@@ -432,6 +432,14 @@ t.test('doctor prints what is wrong and what to do, and exits with 1', async (t)
   const guarded = { OPS_HOST: '0.0.0.0', OPS_TOKEN: 'a-token-of-adas-own' }
   t.equal((await runWith({ ...env, ...guarded }, 'doctor')).code, 0)
 
+  const owner = await runWith(env, 'users', 'create', '--name', 'x', '--json')
+  await runWith(env, 'keys', 'create', '--user', JSON.parse(owner.stdout).id, '--name', 'x')
+  const turned = { HASH_SECRET: 'another secret, 32 characters long', HASH_SECRET_PREVIOUS: env.HASH_SECRET! }
+  const noted = await runWith({ ...env, ...turned }, 'doctor', '--json')
+  const said = JSON.parse(noted.stdout)
+  t.ok(said.findings.some(({ state }: { state: string }) => state === 'note'))
+  t.strictSame([noted.code, said.ok], [0, true], 'a note is nothing wrong')
+
   const down = await runLatchkey(
     t,
     { ...env, DATABASE_URL: 'postgres://ada:hunter2@127.0.0.1:1/x', OPS_HOST: '0.0.0.0' },

@@ -14,11 +14,12 @@ import { poolBounds } from '../../src/wiring/pools.ts'
 import { cachedKey } from '../guard/gated.ts'
 import { makeCaller, startInstance } from '../instance.ts'
 import { openDatabase, startPrivateRedis, startTcpProxy, useServices } from '../services/index.ts'
+import { lockWaitOf } from './held-at-start.ts'
 import { externalEnv } from './latchkey.ts'
 import { until } from './until.ts'
 
 const services = await useServices(t)
-const sql = openDatabase(t, services.databaseUrl)
+const sql = openDatabase(t, services.databaseUrl, 2)
 
 t.test(
   'a change made while Redis was unreachable applies from the first request after Redis is back',
@@ -114,6 +115,35 @@ t.test('a token with our prefix is looked up, whatever its form', async (t) => {
     t.equal((await instance.ask('GET', '/v1/verify', { token: one })).status, 401)
     t.equal(asked, 1, one)
   }
+})
+
+t.test('waits for Postgres and the time until every instance sees a change are in seconds', async (t) => {
+  const instance = await startInstance(t, services)
+  const { id, token } = await makeCaller(instance)
+  const sumOf = async (series: string) => {
+    const line = new RegExp(`^latchkey_${series} (\\S+)$`, 'm')
+    return Number((await instance.service.metrics.registry.metrics()).match(line)?.[1])
+  }
+  const change = async () =>
+    (await instance.ask('PATCH', `/v1/keys/${id}`, { token, json: { name: 'new' } })).status
+  const startMs = performance.now()
+  t.equal(await change(), 200)
+  const tookS = (performance.now() - startMs) / 1000
+  const publishedS = await sumOf('publish_seconds_sum')
+  t.ok(publishedS > 0 && publishedS <= tookS, `${publishedS} of ${tookS} s`)
+
+  const before = await sumOf('postgres_wait_seconds_sum{pool="management"}')
+  let changes: Promise<number[]> | undefined
+  await sql.begin(async (tx) => {
+    await tx`select from api_keys where id = ${id} for update`
+    // More than there are connections for.
+    changes = Promise.all(Array.from({ length: poolBounds.management.max }, change))
+    await lockWaitOf(sql, '%change_key%')
+    await pause(500)
+  })
+  t.same(new Set(await changes), new Set([200]))
+  const waitedS = (await sumOf('postgres_wait_seconds_sum{pool="management"}')) - before
+  t.ok(waitedS > 0.2 && waitedS < 60, `${waitedS} s`)
 })
 
 t.test('minutes of usage that are found to be incomplete are counted', async (t) => {

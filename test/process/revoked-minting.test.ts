@@ -116,6 +116,26 @@ t.test('a revocation that is decided after its own key was revoked is refused', 
   t.equal((await b.ask('GET', '/v1/verify', { token: manager.token })).status, 200)
 })
 
+for (const [what, method, path, json, statement] of [
+  ['change', 'PATCH', '', { name: 'too late' }, '%change_key%'],
+  ['rotation', 'POST', '/rotate', {}, '%rotate_key%'],
+] as const)
+  t.test(`a ${what} that is decided after its own key was revoked is the 401 of that key`, async (t) => {
+    const { user, manager, key } = await people()
+    let change: ReturnType<typeof b.ask> | undefined
+    await sql.begin(async (tx) => {
+      await tx`update api_keys set revoked_at = now(), version = version + 1 where id = ${key.id}`
+      change = b.ask(method, `/v1/keys/${manager.id}${path}`, { token: key.token, json })
+      await lockWaitOf(sql, statement)
+    })
+    const { status, body } = await change!
+    t.match({ status, body }, { status: 401, body: { error: { code: 'unauthorized' } } })
+    t.match(await a.service.stores.audit.find(body.error.request_id), [
+      { event: 'auth.refused', reason: 'revoked', key_id: key.id, user_id: user.id },
+    ])
+    t.match(await a.service.stores.keys.get(manager.id, user.id), { version: 1, name: manager.name })
+  })
+
 t.test('a revocation does not answer while a creation by that key is being written', async (t) => {
   const { manager, key } = await people()
   // Each insert into api_keys waits for a lock that the test holds.
