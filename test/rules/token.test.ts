@@ -144,7 +144,8 @@ t.test('a whole token without its prefix is redacted too', async (t) => {
   const rest = token.slice(3)
   t.equal(lk.redact(`/v1/keys/${rest}?a=${rest}`), '/v1/keys/[redacted]?a=[redacted]')
   const broken = `${rest.slice(0, -1)}${rest.endsWith('0') ? '1' : '0'}`
-  for (const other of [`${rest}x`, `x${rest}`, rest.slice(1), broken]) t.equal(lk.redact(other), other)
+  const longer = [`${rest}x`, `x${rest}`, `3D${rest}`, `%zz${rest}`]
+  for (const other of [...longer, rest.slice(1), broken]) t.equal(lk.redact(other), other)
 })
 
 t.test('a token without its prefix is redacted behind and with percent-encoded characters', async (t) => {
@@ -154,7 +155,10 @@ t.test('a token without its prefix is redacted behind and with percent-encoded c
     t.equal(lk.redact(`/${before}${rest}/%20`), `/${before}[redacted]/%20`)
   for (const hidden of [encode(rest), encode(rest[0]!) + rest.slice(1), encode(encode(rest))])
     t.equal(lk.redact(`/key%3D${hidden}/%20`), '/key%3D[redacted]/%20')
-  t.equal(lk.redact(encode(encode(token))), 'lk_[redacted]')
+  const thrice = encode(encode(encode(token)))
+  t.equal(lk.redact(thrice), 'lk_[redacted]')
+  t.strictSame([lk.firstIn(thrice), lk.isIn(thrice), lk.isIn(encode(thrice))], [token, true, false])
+  t.equal(lk.redact(encode(thrice)), encode(thrice), 'and no further')
   t.equal(lk.redact('/plain%20p%61th'), '/plain%20p%61th')
 })
 
