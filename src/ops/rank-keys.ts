@@ -39,6 +39,7 @@ export interface Finalists {
   monoMs: number
 }
 
+/** As many as a page of the API has at most. */
 const rankedMax = 100
 /** With more keys in a minute, the order by share is that of the most used ones. */
 export const candidatesMax = 10_000

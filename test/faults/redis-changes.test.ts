@@ -128,7 +128,7 @@ if (fleet !== null) {
     })
   }
 
-  t.test('the figures of all rounds are recorded', async (t) => {
+  t.test('the figures of all changes are recorded', async (t) => {
     const { changes, requests, old, slowestS } = figuresOf(watched)
     t.ok(changes > 0)
     recordFigure(t, 'redis-changes', { changes, requests, wrong: wrong.length + old, slowestS })

@@ -74,7 +74,7 @@ if (redis !== null) {
     })
   }
 
-  t.test('the figures of all rounds are recorded', async (t) => {
+  t.test('the figures of all splits are recorded', async (t) => {
     t.ok(watched.length > 0)
     recordFigure(t, 'splits', figuresOf(watched))
   })

@@ -48,7 +48,7 @@ t.test('a key and a list show a use that is not stored yet', async (t) => {
   t.match((await admin('GET', `keys?key_prefix=${key_prefix}`)).body.data, [{ id, last_used_at }])
 })
 
-t.test('a change and a revocation show a use that is not stored yet', async (t) => {
+t.test('a change and a revocation by an operator show a use that is not stored yet', async (t) => {
   for (const [method, body] of [['PATCH', { name: 'used' }], ['DELETE']] as const) {
     const { id, token } = await aKey()
     await verify(instance, token)
@@ -105,7 +105,7 @@ t.test(
   },
 )
 
-t.test('every act is in the audit log once, under the name of its operator', async (t) => {
+t.test('every act on a key is in the audit log once, under the name of its operator', async (t) => {
   const created = await admin('POST', 'keys', { user_id: user.id, name: 'audited' }, { token: bob })
   const { id, plain_key } = created.body
   const changed = await admin('PATCH', `keys/${id}`, { rate_limit_rpm: 9 })

@@ -70,7 +70,7 @@ t.test('a key in place of an external_id finds nobody, and is not sent to Postgr
   t.strictSame(calls(), [])
 })
 
-t.test('every act is in the audit log once, under the name of its operator', async (t) => {
+t.test('every act on a user is in the audit log once, under the name of its operator', async (t) => {
   const created = await admin('POST', 'users', { name: 'audited', external_id: 'audited' })
   const { id } = created.body
   await makeKey(instance, { userId: id })

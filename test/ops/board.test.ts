@@ -149,7 +149,7 @@ t.test('a scan that waits for another one does not begin once nobody can ask for
   await Promise.all(reads)
 })
 
-t.test('an internal error does not look like a Postgres outage', async (t) => {
+t.test('an internal error of a ranking does not look like a Postgres outage', async (t) => {
   const counter = createMemoryCounter({ now: () => 0 })
   const rank = async () => {
     throw new TypeError('a bug')

@@ -141,7 +141,7 @@ t.test('the dashboard shows 5xx as errors, 429 and 401 apart, and latencies in m
   t.strictSame(shown, { complete: false, ...numbers })
 })
 
-t.test('an internal error does not look like a Postgres outage', async (t) => {
+t.test('an internal error of a reading does not look like a Postgres outage', async (t) => {
   const list = async () => Promise.reject(new TypeError('ours'))
   const own = () => ({ ...instance('ins_own', 0, 0), uptimeS: 60 })
   await t.rejects(createFleet({ instances: { list }, own }).read('operator:ada'), { message: 'ours' })
