@@ -88,7 +88,7 @@ export function createGate(options: GateOptions): Gate {
   function isOfNoUse(key: CachedKey): boolean {
     if (trust.postgresDownUntilMs === 0) return false
     const nowMs = performance.now()
-    if (key.readAtMs < unchanged.latest.asOfMs) unchanged.renew(key)
+    unchanged.renew(key)
     const isDown = nowMs < trust.postgresDownUntilMs
     return isDown && nowMs - key.readAtMs >= cacheTtlMs && !mayGoOn(key, nowMs, trust)
   }

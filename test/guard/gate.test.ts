@@ -441,12 +441,40 @@ t.test('while Postgres is down, no request is counted whose copy is too old to g
   await t.rejects(hit(key), unavailable)
   t.equal(counter.count, count + 1)
   await t.rejects(verify(), unavailable)
+  clock.advance(2000)
+  t.equal(await verify(), key, 'nor is it 2 s after the last look-up')
+  await t.rejects(hit(key), unavailable)
   clock.advance(1999)
   await t.rejects(verify(), unavailable)
   postgres.before = async () => {}
   const readAtMs = performance.now()
   t.match(await verify(), { ownReadOf: { readAtMs } }, 'it has been read for this request')
   t.match(await verify(), { ownReadOf: null, readAtMs }, 'and for the next ones')
+})
+
+t.test('without OUTAGE_CACHE_SECONDS, a copy is of use while the counter confirms it', async (t) => {
+  const clock = setClock(t)
+  const { cached, verify, postgres } = gated({ outageTtlMs: 0 })
+  const key = await cached()
+  clock.advance(4999)
+  postgres.before = down
+  await t.rejects(verify('lk_unknown'), unavailable)
+  t.equal(await verify(), key)
+  clock.advance(1)
+  await t.rejects(verify(), unavailable)
+})
+
+t.test('a copy that has not changed, as the instance knows, is not too old', async (t) => {
+  const clock = setClock(t)
+  const renew = (key: CachedKey) => {
+    key.readAtMs = performance.now()
+  }
+  const { cached, verify, postgres } = gated({ outageTtlMs: 0, unchanged: { latest: { asOfMs: 0 }, renew } })
+  const key = await cached()
+  clock.advance(5000)
+  postgres.before = down
+  await t.rejects(verify('lk_unknown'), unavailable)
+  t.equal(await verify(), key)
 })
 
 t.test('for 2 s after a failed look-up, requests with an old copy do not wait for another', async (t) => {
