@@ -51,8 +51,7 @@ const encoded = /%(?:25)*([0-9A-Fa-f]{2})/g
 const restLength = randomLength + checksumLength
 /** Whole runs only: one that began at each of a million letters would take seconds. */
 const longRun = new RegExp(`(?<![0-9A-Za-z])[0-9A-Za-z]{${restLength},}`, 'g')
-/** What follows the `%` of an encoded character. */
-const encodedStart = /^(?:25)*[0-9A-Fa-f]{2}$/
+const oneEncoded = new RegExp(`^${encoded.source}$`)
 
 /** In a text made for it, each pass may uncover just one more. */
 const passes = 3
@@ -90,7 +89,7 @@ export function tokenFormat(prefix: string, secrets: readonly string[] = []): To
   /** The end of a run, if it is a token without its prefix. That may follow an encoded character (`key%3D`). */
   function restIn(run: string, at: number, text: string): string | null {
     const before = run.slice(0, -restLength)
-    if (before !== '' && !(text[at - 1] === '%' && encodedStart.test(before))) return null
+    if (before !== '' && !oneEncoded.test(text.slice(at - 1, at) + before)) return null
     const rest = run.slice(-restLength)
     return isRest(rest) ? rest : null
   }
