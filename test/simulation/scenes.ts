@@ -28,6 +28,8 @@ export const changeOf = (chance: Chance): Change =>
 const change = ({ chance, atMs, a }: Cast): Action => ({
   ...{ at: atMs, do: 'change', instance: a, key: 0, change: changeOf(chance) },
 })
+/** Redis confirms the version of the key before the change. */
+const confirmed = ({ atMs, c }: Cast) => request(atMs - 800, c)
 const cutOff = (chance: Chance) => chance.oneOf(['refuse', 'refuse', 'hold'] as const)
 
 /** `a` cannot reach Redis. */
@@ -233,18 +235,18 @@ function outage({ chance, b }: Cast): Scene {
 }
 
 /** The change is committed, but its reply is lost. `b` reports itself, but cannot read the key again. */
-function unanswered({ chance, atMs, a, b, c }: Cast): Scene {
+function unanswered(cast: Cast): Scene {
+  const { chance, atMs, a, b } = cast
   const outageTtlMs = 2500
   return {
     cacheTtlMs: chance.oneOf([0, 400]),
     outageTtlMs,
     actions: [
-      // Redis confirms the version.
-      request(atMs - 800, c),
+      confirmed(cast),
       request(atMs - chance.between(110, 600), b),
       { at: atMs - 100, do: 'refuse', instance: b, server: 'lookups', for: longMs },
       { at: atMs - 100, do: 'delay', instance: a, server: 'management', for: 1000, ms: 400 },
-      change({ chance, atMs, a, b, c }),
+      change(cast),
       { at: atMs + 400, do: 'refuse', instance: a, server: 'management', for: 500 },
       ...several(chance, 3, () => request(atMs + outageTtlMs + chance.between(700, 5000), b)),
     ],
@@ -379,7 +381,7 @@ function kept({ chance, atMs, a, b }: Cast): Scene {
  * answered once this copy is too old.
  */
 function behind(cast: Cast): Scene {
-  const { chance, atMs, a, b, c } = cast
+  const { chance, atMs, a, b } = cast
   const cacheTtlMs = 1500
   // By then, `b` has reported itself once more.
   const readAtMs = atMs + chance.between(1010, 1200)
@@ -388,8 +390,7 @@ function behind(cast: Cast): Scene {
     outageTtlMs: 0,
     clocksAgree: true,
     actions: [
-      // Redis confirms the version.
-      request(atMs - 800, c),
+      confirmed(cast),
       redisLost(cast),
       change(cast),
       { at: atMs + 50, do: 'refuse', instance: a, server: 'management', for: 1200 + cacheTtlMs },
@@ -577,8 +578,7 @@ function unheard({ chance, a, b, c }: Cast): Scene {
     clocksAgree: true,
     actions: [
       redisLost(cast),
-      // Redis confirms the version.
-      request(atMs - 800, c),
+      confirmed(cast),
       { at: 1500, do: 'refuse', instance: b, server: 'reports', for: reportedMs - 1500 },
       request(atMs - 100, b),
       { at: atMs - 50, do: 'refuse', instance: b, server: 'lookups', for: longMs },
